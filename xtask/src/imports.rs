@@ -11,17 +11,18 @@ use cargo_metadata::{DependencyKind, Metadata, TargetKind};
 use crate::{Error, workspace};
 
 /// Every crate, the command's too, with the arrows that leave it.
-const CRATES: [(&str, &[&str]); 16] = [
+const CRATES: [(&str, &[&str]); 17] = [
     ("lapstrake-buddy", &[]),
+    ("lapstrake-partitions", &[]),
     ("lapstrake-geometry", &[]),
     ("lapstrake-control", &["lapstrake-geometry"]),
     ("lapstrake-parity", &[]),
-    ("lapstrake-metadata", &["lapstrake-geometry"]),
+    ("lapstrake-metadata", &["lapstrake-geometry", "lapstrake-partitions"]),
     (
         "lapstrake-engine",
         &["lapstrake-buddy", "lapstrake-geometry", "lapstrake-parity", "lapstrake-metadata"],
     ),
-    ("lapstrake-device", &["lapstrake-buddy"]),
+    ("lapstrake-device", &["lapstrake-buddy", "lapstrake-partitions"]),
     ("lapstrake-sim", &["lapstrake-array", "lapstrake-model"]),
     ("lapstrake-model", &[]),
     ("lapstrake-stats", &[]),

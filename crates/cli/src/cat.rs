@@ -173,7 +173,7 @@ fn hold_output(path: &Path, overwrite: bool) -> Result<Option<Member>, Failure> 
     let spec = MemberSpec::whole(path);
     let member = Member::open(&spec, Access::ReadWrite).map_err(|error| untouched(&error))?;
     let look = Look::at(&spec).map_err(|error| untouched(&error))?;
-    match look.findings().0.iter().map(describe_finding).next() {
+    match look.findings().all.iter().map(describe_finding).next() {
         Some((what, at)) if !overwrite => Err(Failure::new(format!(
             "{}: holds {what} at byte {at}; nothing was written: choose another file, or say \
              --overwrite",

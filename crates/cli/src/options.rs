@@ -16,8 +16,10 @@ use std::{
 /// The end of `lapstrake --help`.
 pub const MEMBERS_AND_CODES: &str = "\
 Members:
-  A MEMBER is a file or a block device, or a window of one: PATH@OFFSET or PATH@OFFSET+SIZE.
-  A file whose own name ends in @ and a digit is written with a window of its own: snap@2026@0.
+  A MEMBER is a file or a block device, a window of one (PATH@OFFSET or PATH@OFFSET+SIZE), or a partition
+  in one, by GPT or MBR: disk.img#3.
+  A file whose own name ends in @ and a digit, or in # and a number, is written with a window of its own:
+  snap@2026@0, disk#3@0.
 
 Sizes:
   Digits, then K, M, G or T for powers of 1024.
@@ -86,12 +88,17 @@ pub fn spec(text: &OsStr) -> Result<MemberSpec, String> {
     }
     let named = PathBuf::from(text);
     // What does not answer is there.
-    let is_there =
-        || patience::ask(Path::new(text), patience::LONG, move || named.exists()).unwrap_or(true);
-    if spec.path.as_os_str() != text && is_there() {
+    let is_there = |file: PathBuf| {
+        patience::ask(Path::new(text), patience::LONG, move || file.exists()).unwrap_or(true)
+    };
+    let is_named = spec.path.as_os_str() != text && is_there(named);
+    if is_named && spec.partition.is_some() && !is_there(spec.path.clone()) {
+        return Ok(MemberSpec::whole(text));
+    }
+    if is_named {
         let text = text.to_string_lossy();
         return Err(format!(
-            "there is a file of this name: write {text}@0 for it, or rename it if a window of {} is \
+            "there is a file of this name: write {text}@0 for it, or rename it if a window or a partition of {} is \
              meant",
             spec.path.display()
         ));
@@ -140,6 +147,17 @@ pub fn bitmap() -> impl TypedValueParser<Value = NewBitmap> {
         b"lockless" => Ok(NewBitmap::Lockless),
         path if path.contains(&b'/') => Ok(NewBitmap::File(text.into())),
         _ => Err("say internal, lockless, none, or a file's name with a '/' in it"),
+    })
+}
+
+/// Reads an image's path and that of its map file, with a = between; the names need not be UTF-8.
+pub fn image_and_map() -> impl TypedValueParser<Value = (PathBuf, PathBuf)> {
+    OsStringValueParser::new().try_map(|text| {
+        let bytes = text.as_bytes();
+        let at = bytes.iter().position(|&byte| byte == b'=').filter(|&at| at > 0);
+        let at = at.ok_or("say IMAGE=MAP, with the image as it is named among the members")?;
+        let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
+        Ok::<_, &str>((path(&bytes[..at]), path(&bytes[at + 1..])))
     })
 }
 

@@ -6,10 +6,11 @@ use crate::patience;
 use crate::text;
 use lapstrake_device::{MemberSpec, OpenError, quoted_path};
 use lapstrake_host::scan::{self, Completeness, Found, FoundArray, Look, LookError};
-use lapstrake_host::{bitmap_next, describe};
+use lapstrake_host::{bitmap_next, describe_at, describe_undecided};
 use lapstrake_lab::width;
 use lapstrake_metadata::Superblock;
 use lapstrake_metadata::assemble::{Refusal, Verdict};
+use lapstrake_metadata::detect;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -27,12 +28,14 @@ Exit codes:
   0  every array that was found is complete (or none was found)
   1  something that was named could not be looked at
   2  usage
-  3  an array is degraded, incomplete or unsupported";
+  3  an array is degraded, incomplete or unsupported; or there is no array, but a partition table in what was named";
 
 /// Find arrays: which members are there, and what they amount to.
 ///
 /// Looks at files, at block devices, at everything in a directory (not below it); without any, at
-/// all block devices of this machine. For each array it tells what becomes of every candidate and
+/// all block devices of this machine. Images of whole disks are looked into: what is in partition 3 of disk.img is
+/// disk.img#3. A superblock that is a partition's is not taken for the disk's, nor what is an array's content for its
+/// member, and it is told. For each array it tells what becomes of every candidate and
 /// why, by md's rules of assembly, and the command that serves it, or which program has members of it locked for
 /// writing: then what their superblocks say may change, and what they say of being at rest is left out (null in JSON).
 /// What has several names (links) counts once, by the first. What does not answer within a second is named, and given
@@ -51,9 +54,9 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Outcome {
     let (members, silent) = members(&args.places)?;
-    let looks = members.iter().filter_map(Wanted::look);
-    let found = scan::scan(silent.into_iter().map(Err).chain(looks));
     let by_default = args.places.is_empty();
+    let looks = members.iter().flat_map(|wanted| wanted.looks(by_default));
+    let found = scan::scan(silent.into_iter().map(Err).chain(looks));
     // Of all of a machine's devices some always fail.
     let counts = |failure: &LookError| !by_default || matches!(failure, LookError::Silent { .. });
     let may_lack = found.failures.iter().any(counts);
@@ -65,7 +68,9 @@ pub fn run(args: &Args) -> Outcome {
     for failure in &found.failures {
         warn!("{failure}");
     }
-    let whole = found.arrays.iter().all(|array| array.completeness() == Completeness::Complete);
+    let is_complete = |array: &FoundArray| array.completeness() == Completeness::Complete;
+    let only_tables = !by_default && found.arrays.is_empty() && found.others.iter().any(has_table);
+    let whole = found.arrays.iter().all(is_complete) && !only_tables;
     // Without a name given, a device that cannot be read (no rights, no medium, no answer) is no failure.
     Ok(match (whole, found.failures.is_empty() || by_default) {
         (_, false) => Exit::Failed,
@@ -82,17 +87,17 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// None if it only looked like a member.
-    fn look(&self) -> Option<Result<Look, LookError>> {
-        let look = patience::look(&self.spec);
-        let is_none = match &look {
+    /// At it and its partitions; none if it only looked like a member.
+    fn looks(&self, by_default: bool) -> Vec<Result<Look, LookError>> {
+        let looks = scan::with_partitions(&self.spec, by_default, patience::look);
+        let is_none = match &looks[0] {
             Err(LookError::Open(OpenError::Kind { .. })) => true,
             Err(LookError::Open(OpenError::Io { source, .. })) => {
                 source.kind() == ErrorKind::NotFound
             }
             _ => false,
         };
-        (!self.is_listed || !is_none).then_some(look)
+        if self.is_listed && is_none { Vec::new() } else { looks }
     }
 }
 
@@ -162,6 +167,23 @@ fn older(array: &FoundArray) -> impl Iterator<Item = (String, u64)> {
     older.map(|(id, lag_s)| (array.candidates[*id].spec().to_string(), *lag_s))
 }
 
+/// What was concluded of superblocks against which something speaks.
+fn notes(array: &FoundArray) -> impl Iterator<Item = String> {
+    array.candidates.iter().flat_map(|look| {
+        let doubts = look.findings().doubts();
+        doubts.map(|(sb, doubt)| {
+            let (at, version) = (sb.super_sector().0, sb.version());
+            format!("{}: the superblock {version} at sector {at} {}", look.spec(), doubt.describe())
+        })
+    })
+}
+
+/// Whether something speaks against a superblock that was taken: nothing is to be written then.
+fn is_doubted(array: &FoundArray) -> bool {
+    let doubt = |look: &Look| look.findings().doubt(look.superblock()?);
+    verdicts(array).into_iter().any(|(look, _, used)| used && doubt(look).is_some())
+}
+
 /// Why the array cannot be started as it is.
 fn obstacle(array: &FoundArray) -> Option<String> {
     let name = |id: usize| array.candidates[id].spec().to_string();
@@ -173,7 +195,10 @@ fn obstacle(array: &FoundArray) -> Option<String> {
         ));
     }
     match &array.assembly {
-        Ok(assembly) => Some(assembly.start.as_ref().err()?.describe(&name)),
+        Ok(assembly) => {
+            let refusal = assembly.start.as_ref().err().map(|refusal| refusal.describe(&name));
+            refusal.or_else(|| array.obstacle.clone())
+        }
         Err(error) => Some(error.describe(&name)),
     }
 }
@@ -190,7 +215,7 @@ fn lacks(array: &FoundArray, may_lack: bool) -> bool {
 }
 
 fn command(array: &FoundArray, may_lack: bool) -> Option<String> {
-    if lacks(array, may_lack) || array.unusable_bitmap.is_some() {
+    if lacks(array, may_lack) || array.unusable_bitmap.is_some() || array.obstacle.is_some() {
         return None;
     }
     let option = match &array.assembly.as_ref().ok()?.start {
@@ -198,9 +223,10 @@ fn command(array: &FoundArray, may_lack: bool) -> Option<String> {
         Err(Refusal::NewlyDegraded { .. }) => "--degraded ",
         Err(_) => return None,
     };
+    let doubted = if is_doubted(array) { "--read-only " } else { "" };
     let used = verdicts(array).into_iter().filter(|(.., used)| *used);
     let words: Vec<String> = used.map(|(look, ..)| quoted_path(look.spec().argument())).collect();
-    Some(format!("lapstrake serve {option}{}", words.join(" ")))
+    Some(format!("lapstrake serve {doubted}{option}{}", words.join(" ")))
 }
 
 fn text_of(found: &Found, by_default: bool, may_lack: bool) -> String {
@@ -215,15 +241,26 @@ fn text_of(found: &Found, by_default: bool, may_lack: bool) -> String {
     for look in &found.others {
         // Of all of a machine's devices most hold something else.
         if !by_default || describes_md(look) {
-            out += &format!("{}: {}\n", look.spec(), describe(look.findings()));
+            out += &format!("{}: {}\n", look.spec(), holds(look));
         }
     }
     out
 }
 
+/// What it holds, if that is no array's member.
+fn holds(look: &Look) -> String {
+    match look.findings().choose(&detect::Wanted::default()) {
+        Err(undecided) => describe_undecided(&undecided),
+        Ok(_) => describe_at(look.spec(), look.findings()),
+    }
+}
+
+fn has_table(look: &Look) -> bool {
+    look.findings().table.is_some()
+}
+
 fn describes_md(look: &Look) -> bool {
-    use lapstrake_metadata::detect::Finding;
-    look.findings().0.iter().any(|finding| !matches!(finding, Finding::Foreign { .. }))
+    look.findings().all.iter().any(|finding| !matches!(finding, detect::Finding::Foreign { .. }))
 }
 
 fn array_text(array: &FoundArray, may_lack: bool) -> String {
@@ -236,14 +273,19 @@ fn array_text(array: &FoundArray, may_lack: bool) -> String {
     let (devices, version) = (sb.raid_disks(), sb.version());
     let completeness = word(array.completeness());
     out += &format!(": {level}, {devices} raid devices, metadata {version}: {completeness}\n");
-    for (look, verdict, _) in verdicts(array) {
-        out += &format!("  {}: {verdict}\n", look.spec());
+    for (look, verdict, used) in verdicts(array) {
+        let updated = look.superblock().filter(|_| !used).map(|sb| text::time(sb.utime().0));
+        let updated = updated.map_or_else(String::new, |time| format!("; last updated {time}"));
+        out += &format!("  {}: {verdict}{updated}\n", look.spec());
     }
     if let Some(users) = users(array) {
         let by: Vec<_> = users.into_iter().map(String::as_str).collect();
         let by = if by.is_empty() { String::new() } else { format!(" by {}", by.join(", ")) };
         out += &format!("  in use{by}; lapstrake status tells more if it is served here\n");
         return out;
+    }
+    for note in notes(array) {
+        out += &format!("  {note}\n");
     }
     if resync_due(array) {
         out += "  not stopped cleanly, or its first sync is not done: a resync is due\n";
@@ -270,7 +312,7 @@ fn report(found: &Found, may_lack: bool) -> Value {
     let other = |look: &Look| {
         json!({
             "member": look.spec().exact(),
-            "holds": describe(look.findings()),
+            "holds": holds(look),
         })
     };
     json!({
@@ -288,6 +330,7 @@ fn array_json(array: &FoundArray, may_lack: bool) -> Value {
         json!({
             "member": look.spec().exact(),
             "events": look.superblock().map(Superblock::events),
+            "update_time": look.superblock().map(|sb| sb.utime().0),
             "used": used,
             "verdict": verdict,
         })
@@ -305,6 +348,7 @@ fn array_json(array: &FoundArray, may_lack: bool) -> Value {
         "may_be_old": at_rest.then(|| may_be_old(array)),
         "older": at_rest.then(|| older.collect::<Vec<_>>()),
         "obstacle": obstacle(array).filter(|_| at_rest),
+        "notes": notes(array).collect::<Vec<_>>(),
         "candidates": candidates.collect::<Vec<_>>(),
         "serve": command(array, may_lack).filter(|_| at_rest),
     })

@@ -15,6 +15,7 @@ use fronts::Fronts;
 use lapstrake_device::{Backend, MemberSpec, quoted};
 use lapstrake_export::fuse::Mount;
 use lapstrake_export::nbd::ExportInfo;
+use lapstrake_geometry::{Raid0Layout, Version};
 use lapstrake_host::control::{self, Claim, Control};
 use lapstrake_host::{Array, NewOverlay, OpenArrayError, OpenRequest, Opened, Options, open};
 use lapstrake_host::{STRIPE_CACHE_SIZE, STRIPE_CACHE_SIZES};
@@ -103,6 +104,9 @@ pub struct Args {
     /// computed anew or, with a member missing, taken to be right
     #[arg(long, requires = "force", conflicts_with = "read_only")]
     without_journal: bool,
+    /// Change the superblocks first
+    #[arg(long, value_name = "WHAT", conflicts_with_all = ["read_only", "ignore_bad_block_log"])]
+    update: Option<Update>,
     /// Pages of 4 KiB for each member, in each shard, as md's stripe_cache_size
     #[arg(long, value_name = "N", default_value_t = STRIPE_CACHE_SIZE, value_parser = clap::value_parser!(u32).range(i64::from(*STRIPE_CACHE_SIZES.start())..=i64::from(*STRIPE_CACHE_SIZES.end())))]
     stripe_cache_size: u32,
@@ -143,6 +147,9 @@ pub struct Which {
     /// Only members of an array that its superblocks call so (with or without host)
     #[arg(long, value_name = "NAME")]
     set_name: Option<String>,
+    /// Of members that hold superblocks of more than one array, those of this version: 0.90, 1.0, 1.1 or 1.2
+    #[arg(long, value_name = "VERSION")]
+    metadata: Option<Version>,
     /// The file of an external write-intent bitmap, at each start: superblocks do not say that there is
     /// one, and without it an unclean stop costs a resync of everything
     #[arg(short, long, value_name = "FILE")]
@@ -151,6 +158,39 @@ pub struct Which {
     /// only where nothing is written to the members. What is read may be wrong
     #[arg(long)]
     ignore_unknown: bool,
+    /// The layout of a RAID0 of unlike members whose superblocks do not record it: original is that of kernels before
+    /// 3.14, alternate that of later ones
+    #[arg(long, value_name = "LAYOUT")]
+    raid0_layout: Option<Raid0LayoutName>,
+    /// Read blocks all the same that are on record as bad on each member that could give them; only where nothing is
+    /// written to the members. They may be readable, and may hold what is old
+    #[arg(long)]
+    ignore_bad_block_log: bool,
+    /// What the map file of GNU ddrescue does not call rescued is a bad block of the image, not zeros; may be repeated
+    #[arg(long, value_name = "IMAGE=MAP", value_parser = options::image_and_map())]
+    ddrescue_map: Vec<(PathBuf, PathBuf)>,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Raid0LayoutName {
+    Original,
+    Alternate,
+}
+
+impl From<Raid0LayoutName> for Raid0Layout {
+    fn from(name: Raid0LayoutName) -> Self {
+        match name {
+            Raid0LayoutName::Original => Self::Original,
+            Raid0LayoutName::Alternate => Self::Alternate,
+        }
+    }
+}
+
+/// What is changed of the superblocks before the array is served, by mdadm's names.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Update {
+    /// Members have no bad-block log any more, whatever was on record
+    ForceNoBbl,
 }
 
 impl Which {
@@ -159,8 +199,12 @@ impl Which {
         OpenRequest {
             uuid: self.uuid,
             set_name: self.set_name.clone(),
+            set_version: self.metadata,
             bitmap_file: self.bitmap.clone(),
             ignore_unknown: self.ignore_unknown,
+            raid0_layout: self.raid0_layout.map(Raid0Layout::from),
+            ignore_bad_block_log: self.ignore_bad_block_log,
+            ddrescue_maps: self.ddrescue_map.clone(),
             ..OpenRequest::default()
         }
     }
@@ -195,7 +239,14 @@ pub fn run(args: &Args) -> Outcome {
     if let Some((_, place)) = places.iter().enumerate().find(is_again) {
         return Err(Failure::usage(format!("--nbd {place}: given twice")));
     }
-    if args.which.ignore_unknown && !args.read_only && args.overlay.is_none() {
+    let writes = !args.read_only && args.overlay.is_none();
+    if args.which.ignore_bad_block_log && writes {
+        return Err(Failure::usage(
+            "--ignore-bad-block-log: only where nothing is written to the members: say --read-only, or --overlay \
+             FILE, too; --update force-no-bbl forgets what is on record for good",
+        ));
+    }
+    if args.which.ignore_unknown && writes {
         return Err(Failure::usage(
             "--ignore-unknown: nothing may be written to members that are not understood: say --read-only, or \
              --overlay FILE, too",
@@ -246,6 +297,7 @@ fn request(args: &Args) -> OpenRequest {
         force: args.force,
         degraded: args.degraded,
         without_journal: args.without_journal,
+        drop_bad_block_logs: args.update == Some(Update::ForceNoBbl),
         name: args.name.clone(),
         overlay: args.overlay.clone(),
         ..args.which.request()
@@ -482,6 +534,9 @@ pub fn assembled(opened: Result<Opened, OpenArrayError>, quiet: bool) -> Result<
                     member.device.spec()
                 );
             }
+        }
+        for recorded in lapstrake_host::recorded(plan) {
+            warn!("{}", text::bad_on_record(&recorded));
         }
         let consequence = match &plan.bitmap {
             Some(_) => {

@@ -2,6 +2,7 @@
 
 use jiff::{Timestamp, tz::TimeZone};
 use lapstrake_geometry::{Layout, Level, Raid10Layout};
+use lapstrake_host::Recorded;
 use lapstrake_metadata::uuid_text;
 
 /// A member that may be an older copy of itself.
@@ -92,6 +93,22 @@ pub fn bad_blocks(member: &str, bytes: u64) -> String {
     format!(
         "{member}: {bytes} bytes are on record as bad: reads of them fail where no other member has them, \
          until they are written"
+    )
+}
+
+/// What it means at a start, and what can be done.
+pub fn bad_on_record(recorded: &Recorded) -> String {
+    let Recorded { member, bytes, lost_bytes } = recorded;
+    let lost = match lost_bytes {
+        0 => "other members have all of them".to_owned(),
+        _ => format!(
+            "{lost_bytes} of these no other member here has: reads of them fail, but they are bad on record only, and \
+             may be readable: --ignore-bad-block-log reads them (lapstrake cat, serve --read-only or --overlay), serve \
+             --update force-no-bbl forgets the record for good"
+        ),
+    };
+    format!(
+        "{member}: {bytes} bytes are on record as bad (lapstrake examine --badblocks {member}); {lost}"
     )
 }
 

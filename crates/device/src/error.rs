@@ -3,6 +3,7 @@
 //! [`crate::Completion`].
 
 use crate::overlay::FormatError;
+use lapstrake_partitions::PartitionError;
 use std::io;
 use std::path::PathBuf;
 
@@ -29,6 +30,12 @@ pub enum SpecError {
     /// The size does not fit in 63 bits.
     #[error("size {text:?} is too large")]
     TooLarge {
+        /// What was given.
+        text: String,
+    },
+    /// No partition's number.
+    #[error("{text:?} is no partition's number (1 and above)")]
+    Partition {
         /// What was given.
         text: String,
     },
@@ -66,6 +73,36 @@ pub enum OpenError {
         path: PathBuf,
         /// What it is instead.
         found: &'static str,
+    },
+    /// There is no such partition.
+    #[error(
+        "{}#{number}: {source}; `lapstrake scan {}` lists what there is, and PATH@OFFSET+SIZE names a place without a \
+         table", path.display(), crate::quoted_path(path)
+    )]
+    Partition {
+        /// The file or device.
+        path: PathBuf,
+        /// The partition's number.
+        number: u32,
+        /// Why it cannot be had.
+        source: PartitionError,
+    },
+    /// The file or device ends before the partition does.
+    #[error(
+        "{0}#{number}: the partition lies at bytes {start} to {end}, and {0} ends at byte {available}: it is cut short; \
+         {0}@{start}+{1} is what is there of it", path.display(), available.saturating_sub(*start)
+    )]
+    PartitionCut {
+        /// The file or device.
+        path: PathBuf,
+        /// The partition's number.
+        number: u32,
+        /// Its first byte.
+        start: u64,
+        /// The byte behind its last one.
+        end: u64,
+        /// Length of the file or device in bytes.
+        available: u64,
     },
     /// The window ends beyond the end.
     #[error(

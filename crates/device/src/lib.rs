@@ -36,6 +36,7 @@ mod reader;
 mod ring;
 mod slot;
 mod spec;
+mod unread;
 mod waker;
 mod workers;
 
@@ -50,4 +51,5 @@ pub use probe::in_memory_fs;
 pub use queue::{Backend, Queue};
 pub use reader::Source;
 pub use spec::{MemberSpec, harmless, parse_size, quoted, quoted_path};
+pub use unread::{MapError, parse_map};
 pub use waker::Waker;

@@ -13,10 +13,14 @@ use crate::overlay::{self, Task};
 use crate::probe::{self, DevNumber};
 use crate::reader::{ReaderStore, Source};
 use crate::spec::MemberSpec;
+use crate::unread::Unread;
+use lapstrake_partitions::PartitionError;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -48,6 +52,8 @@ pub struct Member {
     spec: MemberSpec,
     access: Access,
     store: Store,
+    /// Where its window begins in the file or device, bytes.
+    offset: u64,
     size: u64,
     /// How long its file was when it was opened, however much of that is the window.
     file_len: u64,
@@ -67,6 +73,8 @@ pub struct Member {
     /// The file behind a loop device, whose lock is held.
     _behind: Option<OwnedFd>,
     layers: Vec<Arc<Layer>>,
+    /// What its image lacks.
+    unread: Option<Arc<Unread>>,
     pub(crate) no_discard: AtomicBool,
     pub(crate) no_punch: AtomicBool,
     pub(crate) no_zero_range: AtomicBool,
@@ -100,7 +108,7 @@ impl Member {
     /// has, or it cannot be asked. (The kernel's own users, such as its md, hold claims, not locks.)
     pub fn writers(&self) -> Option<Vec<String>> {
         let Store::File(file) = &self.store else { return None };
-        lock::writers(file.as_fd(), self.spec.offset, self.spec.size.unwrap_or(0))
+        lock::writers(file.as_fd(), self.offset, self.lock_len())
     }
 
     /// A member of `size` bytes of zeroes in this process's memory, for tests and benchmarks.
@@ -135,6 +143,7 @@ impl Member {
         member.memory_backed = in_memory;
         // The base itself is read past its layers: they stand above the overlay now.
         member.layers.clone_from(&base.layers);
+        member.unread.clone_from(&base.unread);
         member
     }
 
@@ -146,11 +155,19 @@ impl Member {
         self
     }
 
+    /// The same member, of whose file or device these bytes cannot be read until they are written.
+    #[must_use]
+    pub fn with_unread(mut self, ranges: &[Range<u64>]) -> Self {
+        self.unread = Some(Arc::new(Unread::new(ranges, self.offset)));
+        self
+    }
+
     fn new(spec: MemberSpec, access: Access, store: Store, size: u64) -> Self {
         Self {
             spec,
             access,
             store,
+            offset: 0,
             size,
             file_len: 0,
             block_size: SECTOR,
@@ -165,6 +182,7 @@ impl Member {
             _claim: None,
             _behind: None,
             layers: Vec::new(),
+            unread: None,
             cut_off: AtomicBool::new(false),
             unflushed: AtomicBool::new(false),
             no_discard: AtomicBool::new(false),
@@ -191,13 +209,13 @@ impl Member {
         } else {
             (meta.len(), SECTOR)
         };
-        let size = window_size(spec, len, block_size)?;
+        let (offset, size) = window(spec, &file, len, is_block.then_some(block_size))?;
         let id = if is_block { (meta.rdev(), 0) } else { (meta.dev(), meta.ino()) };
         let (mut held, mut behind) = (None, None);
         let mut lacks_lock = false;
         if lock {
-            let lock_len = spec.size.unwrap_or(0);
-            lacks_lock = !lock_range(file.as_fd(), &spec.path, access, spec.offset, lock_len)?;
+            let lock_len = lock_len(spec, size);
+            lacks_lock = !lock_range(file.as_fd(), &spec.path, access, offset, lock_len)?;
             if is_block {
                 if access == Access::ReadWrite
                     && probe::block_device_read_only(file.as_fd()).map_err(io("look at it"))?
@@ -205,7 +223,7 @@ impl Member {
                     return Err(OpenError::ReadOnly { path: spec.path.clone() });
                 }
                 let dev = DevNumber::of(meta.rdev());
-                behind = lock_backing(&spec.path, dev, access, spec.offset, size)?;
+                behind = lock_backing(&spec.path, dev, access, offset, size)?;
                 held = claim(&spec.path, meta.rdev(), access)?;
             } else if access == Access::ReadWrite {
                 refuse_loop_backing(&spec.path, id)?;
@@ -215,6 +233,7 @@ impl Member {
         let rotational =
             probe::rotational(DevNumber::of(if is_block { meta.rdev() } else { meta.dev() }));
         let mut member = Self::new(spec.clone(), access, Store::File(file), size);
+        member.offset = offset;
         member.file_len = len;
         member.block_size = block_size;
         member.is_block = is_block;
@@ -238,14 +257,14 @@ impl Member {
         let align = probe::direct_align(file.as_fd())
             .unwrap_or(probe::DirectAlign { memory: SECTOR, offset: self.block_size });
         let fits = align.offset <= self.block_size
-            && self.spec.offset.is_multiple_of(u64::from(align.offset))
+            && self.offset.is_multiple_of(u64::from(align.offset))
             && self.size.is_multiple_of(u64::from(self.block_size))
             && align.memory as usize <= BOUNCE_ALIGN;
         if !fits || set_direct(file.as_fd().as_raw_fd(), true).is_err() {
             return;
         }
         let mut probe = Bounce::new(self.block_size as usize);
-        if self.size > 0 && file.read_at(probe.bytes(), self.spec.offset).is_err() {
+        if self.size > 0 && file.read_at(probe.bytes(), self.offset).is_err() {
             // Refused in practice: back to the page cache (clearing a flag cannot fail).
             let _ = set_direct(file.as_raw_fd(), false);
             return;
@@ -260,7 +279,7 @@ impl Member {
     /// # Errors
     /// The system's.
     pub fn lengthen(&mut self, size: u64) -> io::Result<()> {
-        assert!(self.spec.offset == 0 && self.spec.size.is_none(), "a window has its size");
+        assert!(self.spec.is_whole(), "a window has its size");
         if self.is_block || self.size >= size {
             return Ok(());
         }
@@ -326,13 +345,27 @@ impl Member {
         self.is_block
     }
 
+    /// Whether the kernel shows the partitions of this device as devices of their own.
+    pub fn has_partition_devices(&self) -> bool {
+        self.is_block && probe::has_partitions(DevNumber::of(self.id.0))
+    }
+
     /// Whether it was opened for writing.
     pub fn writable(&self) -> bool {
         self.access == Access::ReadWrite
     }
 
+    /// Where its window begins in the file or device, bytes.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
     pub(crate) fn base(&self) -> u64 {
-        self.spec.offset
+        self.offset
+    }
+
+    fn lock_len(&self) -> u64 {
+        lock_len(&self.spec, self.size)
     }
 
     /// -1 unless it is a file or device itself.
@@ -430,6 +463,9 @@ impl Member {
     pub(crate) fn verdict(&self, kind: Kind, offset: u64, len: u64) -> Verdict {
         if self.cut_off.load(Ordering::Relaxed) {
             return Verdict { delay: None, outcome: Outcome::Fail(libc::ENXIO) };
+        }
+        if self.unread.as_ref().is_some_and(|it| it.refuses(kind, offset, len)) {
+            return Verdict { delay: None, outcome: Outcome::Fail(libc::EIO) };
         }
         if self.layers.is_empty() { PASS } else { judge(&self.layers, kind, offset, len) }
     }
@@ -596,8 +632,8 @@ pub fn overlaps(a: &Member, b: &Member) -> bool {
     files
         && a.is_block == b.is_block
         && a.id == b.id
-        && a.spec.offset < b.spec.offset + b.size
-        && b.spec.offset < a.spec.offset + a.size
+        && a.offset < b.offset + b.size
+        && b.offset < a.offset + a.size
 }
 
 /// Refuses what is neither file nor block device before opening it: opening a FIFO would block, opening
@@ -624,9 +660,19 @@ fn check_kind(spec: &MemberSpec) -> Result<(), OpenError> {
     Err(OpenError::Kind { path: path.clone(), found })
 }
 
-fn window_size(spec: &MemberSpec, len: u64, block_size: u32) -> Result<u64, OpenError> {
+/// What of the file or device is meant: its first byte and its length. `block` is the device's logical block size.
+fn window(
+    spec: &MemberSpec,
+    file: &File,
+    len: u64,
+    block: Option<u32>,
+) -> Result<(u64, u64), OpenError> {
+    let (offset, size) = match spec.partition {
+        Some(number) => partition(&spec.path, number, file, len, block)?,
+        None => (spec.offset, spec.size),
+    };
     let path = || spec.path.clone();
-    let MemberSpec { offset, .. } = *spec;
+    let block_size = block.unwrap_or(SECTOR);
     if !offset.is_multiple_of(u64::from(block_size)) {
         return Err(OpenError::Unaligned { path: path(), offset, block_size });
     }
@@ -635,11 +681,45 @@ fn window_size(spec: &MemberSpec, len: u64, block_size: u32) -> Result<u64, Open
         return Err(OpenError::Beyond { path: path(), offset, available: len });
     }
     let rest = len.saturating_sub(offset);
-    let size = spec.size.unwrap_or(rest);
+    let size = size.unwrap_or(rest);
     if size > rest {
         return Err(OpenError::Window { path: path(), offset, size, available: len });
     }
-    Ok(size)
+    Ok((offset, size))
+}
+
+/// The window that the partition table gives to a partition.
+fn partition(
+    path: &Path,
+    number: u32,
+    file: &File,
+    len: u64,
+    block: Option<u32>,
+) -> Result<(u64, Option<u64>), OpenError> {
+    let no = |source| OpenError::Partition { path: path.into(), number, source };
+    let get = |offset: u64, bytes: u64| {
+        let mut buf = vec![0; bytes.min(len.saturating_sub(offset)) as usize];
+        let is_read = file.read_exact_at(&mut buf, offset).is_ok();
+        if is_read { buf } else { Vec::new() }
+    };
+    let table = lapstrake_partitions::read(len, block, get);
+    let table = table.ok_or_else(|| no(PartitionError::NoTable))?;
+    let found = table.partition(number).map_err(no)?;
+    let (start, end) = (found.start, found.end());
+    match end > len {
+        true => {
+            Err(OpenError::PartitionCut { path: path.into(), number, start, end, available: len })
+        }
+        false => Ok((start, Some(found.size))),
+    }
+}
+
+/// How much of its file a member locks; 0: whatever comes to be behind its start.
+fn lock_len(spec: &MemberSpec, size: u64) -> u64 {
+    match spec.partition {
+        Some(_) => size,
+        None => spec.size.unwrap_or(0),
+    }
 }
 
 fn set_direct(fd: RawFd, on: bool) -> io::Result<()> {

@@ -130,6 +130,12 @@ pub(crate) fn rotational(dev: DevNumber) -> bool {
         .is_some_and(|s| s.trim() == "1")
 }
 
+/// Whether the kernel has read a partition table on it.
+pub(crate) fn has_partitions(dev: DevNumber) -> bool {
+    let Ok(entries) = fs::read_dir(dev.sysfs()) else { return false };
+    entries.flatten().any(|entry| entry.path().join("partition").exists())
+}
+
 /// The device and inode of a path, for comparing files.
 pub(crate) fn identity(path: &Path) -> Option<(u64, u64)> {
     let path = CString::new(path.as_os_str().as_bytes()).ok()?;

@@ -1,8 +1,8 @@
-//! What the user writes for a member: `PATH`, `PATH@OFFSET` or `PATH@OFFSET+SIZE`.
+//! What the user writes for a member: `PATH`, `PATH@OFFSET`, `PATH@OFFSET+SIZE`, or `PATH#NUMBER` for a partition.
 //!
-//! The last `@` followed by a digit begins a window; every other `@` belongs to the path. A file whose
-//! own name ends so is written with a window of its own: `odd@4096@0`. Sizes are digits with an optional
-//! K, M, G or T (powers of 1024).
+//! The last `@` followed by a digit begins a window; every other `@` belongs to the path. Without a window, a `#` with
+//! nothing but digits behind it begins a partition's number. A file whose own name ends so is written with a window of its
+//! own: `odd@4096@0`, `disk#3@0`. Sizes are digits with an optional K, M, G or T (powers of 1024).
 
 use crate::SpecError;
 use std::ffi::{OsStr, OsString};
@@ -21,12 +21,26 @@ pub struct MemberSpec {
     pub offset: u64,
     /// Length of the window in bytes; `None` reaches to the end.
     pub size: Option<u64>,
+    /// The partition of this number instead, whose place the table tells when it is opened; `offset` is 0 then, and
+    /// `size` is `None`.
+    pub partition: Option<u32>,
 }
 
 impl MemberSpec {
     /// The whole of `path`, whatever characters it holds.
     pub fn whole(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), offset: 0, size: None }
+        Self { path: path.into(), offset: 0, size: None, partition: None }
+    }
+
+    /// The partition of this number on `path`.
+    pub fn partition(path: impl Into<PathBuf>, number: u32) -> Self {
+        Self { partition: Some(number), ..Self::whole(path) }
+    }
+
+    /// Whether it is all of the file or device.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.offset == 0 && self.size.is_none() && self.partition.is_none()
     }
 
     /// Parses a command-line argument, which need not be UTF-8.
@@ -36,12 +50,20 @@ impl MemberSpec {
     pub fn from_os_str(text: &OsStr) -> Result<Self, SpecError> {
         let bytes = text.as_bytes();
         let window = window_at(bytes);
-        let path_end = window.unwrap_or(bytes.len());
+        let number = if window.is_some() { None } else { number_at(bytes) };
+        let path_end = window.or(number).unwrap_or(bytes.len());
         if path_end == 0 {
             return Err(SpecError::NoPath { text: text.to_string_lossy().into_owned() });
         }
         let path = PathBuf::from(OsString::from_vec(bytes[..path_end].to_vec()));
-        let Some(at) = window else { return Ok(Self { path, offset: 0, size: None }) };
+        if let Some(at) = number {
+            let digits = String::from_utf8_lossy(&bytes[at + 1..]);
+            let number = digits.parse().ok().filter(|&number| number > 0);
+            let number =
+                number.ok_or_else(|| SpecError::Partition { text: digits.into_owned() })?;
+            return Ok(Self::partition(path, number));
+        }
+        let Some(at) = window else { return Ok(Self::whole(path)) };
         let window = String::from_utf8_lossy(&bytes[at + 1..]);
         let (offset, size) = match window.split_once('+') {
             Some((offset, size)) => (offset, Some(parse_size(size)?)),
@@ -54,7 +76,7 @@ impl MemberSpec {
         if offset.checked_add(size.unwrap_or(0)).is_none_or(|end| end > i64::MAX as u64) {
             return Err(SpecError::TooLarge { text: window.into_owned() });
         }
-        Ok(Self { path, offset, size })
+        Ok(Self { path, offset, size, partition: None })
     }
 
     /// The texts by which it can be called, whoever's the working directory is: as it was given, by its
@@ -73,8 +95,13 @@ impl MemberSpec {
     /// The argument that [`MemberSpec::from_os_str`] reads back as it.
     #[must_use]
     pub fn argument(&self) -> OsString {
-        let is_window_like = || window_at(self.path.as_os_str().as_bytes()).is_some();
+        let path = self.path.as_os_str().as_bytes();
+        let is_window_like = || window_at(path).or(number_at(path)).is_some();
         let mut text = self.path.clone().into_os_string();
+        if let Some(number) = self.partition {
+            text.push(format!("#{number}"));
+            return text;
+        }
         match self.size {
             Some(size) => text.push(format!("@{}+{size}", self.offset)),
             None if self.offset > 0 || is_window_like() => text.push(format!("@{}", self.offset)),
@@ -104,6 +131,13 @@ impl MemberSpec {
 fn window_at(bytes: &[u8]) -> Option<usize> {
     let at = bytes.iter().rposition(|&b| b == b'@');
     at.filter(|&at| bytes.get(at + 1).is_some_and(u8::is_ascii_digit))
+}
+
+/// Where a partition's number begins: at a `#`, if nothing but digits follow.
+fn number_at(bytes: &[u8]) -> Option<usize> {
+    let digits = bytes.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    let at = (bytes.len() - digits).checked_sub(1)?;
+    (digits > 0 && bytes[at] == b'#').then_some(at)
 }
 
 /// A file by its directory's path without links.
@@ -156,7 +190,7 @@ pub fn quoted_path(path: impl AsRef<OsStr>) -> String {
 #[must_use]
 pub fn quoted(word: impl AsRef<OsStr>) -> String {
     let word = word.as_ref();
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%#".contains(c);
     match word.to_str() {
         Some(word) if !word.is_empty() && word.chars().all(is_plain) => return word.to_owned(),
         Some(word) if !word.contains(char::is_control) => {
@@ -277,6 +311,19 @@ mod tests {
         assert_eq!(spec("a@512"), ("a".into(), 512, None));
         assert_eq!(spec("usb@host/x"), ("usb@host/x".into(), 0, None));
         assert_eq!(spec("odd@4096@0"), ("odd@4096".into(), 0, None));
+        assert_eq!(spec("disk#3@0"), ("disk#3".into(), 0, None));
+    }
+
+    #[test]
+    fn partitions_are_told_from_paths() {
+        let parsed = |text: &str| text.parse::<MemberSpec>().unwrap();
+        assert_eq!(parsed("disk.img#3"), MemberSpec::partition("disk.img", 3));
+        assert_eq!(parsed("/dev/disk#1/a#12"), MemberSpec::partition("/dev/disk#1/a", 12));
+        for whole in ["disk#", "disk#3.img", "disk#x3", "a#1/b"] {
+            assert_eq!(parsed(whole), MemberSpec::whole(whole));
+        }
+        assert_eq!(MemberSpec::whole("disk#3").exact(), "disk#3@0");
+        assert_eq!(parsed("disk#3").exact(), "disk#3");
     }
 
     #[test]
@@ -284,6 +331,9 @@ mod tests {
         let fault = |text: &str| text.parse::<MemberSpec>().unwrap_err();
         assert!(matches!(fault(""), SpecError::NoPath { .. }));
         assert!(matches!(fault("@1+2"), SpecError::NoPath { .. }));
+        assert!(matches!(fault("#1"), SpecError::NoPath { .. }));
+        assert!(matches!(fault("a#0"), SpecError::Partition { .. }));
+        assert!(matches!(fault("a#99999999999"), SpecError::Partition { .. }));
         assert!(matches!(fault("a@1Q+2"), SpecError::Size { .. }));
         assert!(matches!(fault("a@1+"), SpecError::Size { .. }));
         assert!(matches!(fault("a@1+0"), SpecError::EmptyWindow { .. }));
@@ -293,7 +343,16 @@ mod tests {
 
     #[test]
     fn display_reads_back() {
-        for text in ["/dev/sda", "a@1M+2g", "a@512", "usb@host/x", "odd@4096@0", "x@1@0+512"] {
+        for text in [
+            "/dev/sda",
+            "a@1M+2g",
+            "a@512",
+            "usb@host/x",
+            "odd@4096@0",
+            "x@1@0+512",
+            "a#7",
+            "a#7@0",
+        ] {
             let spec: MemberSpec = text.parse().unwrap();
             assert_eq!(spec.to_string().parse::<MemberSpec>().unwrap(), spec);
         }

@@ -278,7 +278,7 @@ pub fn prepare(wanted: &NewArray, random: impl FnMut(&mut [u8])) -> Result<Prepa
     for (index, member) in members.iter().enumerate() {
         let Some(member) = member else { continue };
         let failed = |source| OpenArrayError::Read { member: member.spec().to_string(), source };
-        for finding in &probe(member).map_err(failed)?.0 {
+        for finding in &probe(member).map_err(failed)?.all {
             let occupied = Occupied::of(member.spec().clone(), finding);
             if let Finding::Md { .. } = finding {
                 let offset = occupied.offset;
@@ -318,7 +318,7 @@ fn is_there(path: &Path) -> Result<bool, PrepareError> {
 pub(crate) fn held_by(path: &Path) -> Option<Occupied> {
     let file = Member::peek(&MemberSpec::whole(path)).ok()?;
     let found = probe(&file).ok()?;
-    Some(Occupied::of(MemberSpec::whole(path), found.0.first()?))
+    Some(Occupied::of(MemberSpec::whole(path), found.all.first()?))
 }
 
 /// The bitmap that a file holds.

@@ -71,7 +71,7 @@ fn make_ready(handle: &Handle, spec: &MemberSpec, how: Join) -> Result<Addition,
         return Err(JoinError::NoSuperblock { member: member() });
     }
     let foreign: Vec<Occupied> = if own.is_none() && !how.force {
-        let inside = found.0.iter().map(|finding| Occupied::of(spec.clone(), finding));
+        let inside = found.all.iter().map(|finding| Occupied::of(spec.clone(), finding));
         let around = occupied_around(&device).map_err(unread)?;
         inside.chain(around).collect()
     } else {
@@ -132,7 +132,7 @@ fn refuse_member(handle: &Handle, spec: &MemberSpec) -> Result<(), JoinError> {
         return Ok(());
     };
     Err(JoinError::IsMember {
-        member: spec.clone(),
+        member: Box::new(spec.clone()),
         path: known.path.clone(),
         number: known.number,
         state: known.state.clone(),

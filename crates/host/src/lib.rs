@@ -20,10 +20,13 @@ mod coordinator;
 pub mod create;
 mod grow;
 mod join;
+mod last_resort;
 mod memory;
 mod message;
 mod open;
 mod overlay;
+mod own_superblock;
+mod raid0_layout;
 mod runner;
 mod runs;
 pub mod scan;
@@ -52,12 +55,14 @@ pub use lapstrake_control::{ArrayState, BitmapPlace, Detail, MemberState, SyncRe
 pub use lapstrake_device::IoVec;
 pub use lapstrake_engine::{Guard, RequestError};
 pub use lapstrake_engine::{STRIPE_CACHE_SIZE, STRIPE_CACHE_SIZES};
+pub use last_resort::{Recorded, recorded};
 pub use message::{Answer, BitmapWish, Command, Deleted, Greeter, Settings};
 pub use open::{
-    Line, OpenArrayError, OpenRequest, Opened, bitmap_next, describe, describe_given_up, open,
-    open_members, probe, probe_around,
+    Line, OpenArrayError, OpenRequest, Opened, bitmap_next, describe_given_up, open, open_members,
+    probe, probe_around,
 };
 pub use overlay::NewOverlay;
+pub use own_superblock::{describe, describe_at, describe_undecided};
 pub use scope::EventScope;
 pub use start_io::DeviceError;
 pub use whole::open_whole;

@@ -8,17 +8,19 @@
 use crate::array::Parts;
 use crate::create::Occupied;
 use crate::overlay::{NewOverlay, lay_over};
+use crate::own_superblock::{choose_all, describe_at, refuse_doubted, unusable};
 use crate::start_io::{DeviceError, Members};
+use crate::{last_resort, raid0_layout};
 use lapstrake_array::start::{
     BitmapFault, JournalFault, JournalGivenUp, Lacking, PlanError, StartPlan, StartRequest,
 };
 use lapstrake_device::{
-    Access, FaultError, Faults, Member, MemberSpec, OpenError, OverlayError, overlaps,
+    Access, FaultError, Faults, Member, MemberSpec, OpenError, OverlayError, overlaps, parse_map,
 };
-use lapstrake_geometry::{GeometryError, Sectors};
+use lapstrake_geometry::{GeometryError, Raid0Layout, Sectors};
 use lapstrake_metadata::uuid_text;
 use lapstrake_metadata::{
-    Role, Superblock,
+    Role, Superblock, Version,
     assemble::{self, AssembleError, Assembly, Candidate, Refusal, Verdict},
     badblocks::BadBlocksError,
     bitmap::BitmapError,
@@ -51,6 +53,17 @@ pub struct OpenRequest {
     pub uuid: Option<[u8; 16]>,
     /// Only members of arrays of this name.
     pub set_name: Option<String>,
+    /// Of members that hold superblocks of several arrays, those of this version.
+    pub set_version: Option<Version>,
+    /// The layout of a RAID0 of unlike members that does not record one.
+    pub raid0_layout: Option<Raid0Layout>,
+    /// Read blocks that are on record as bad on every member that could give them. It counts only where nothing is written
+    /// to the members.
+    pub ignore_bad_block_log: bool,
+    /// Members have no bad-block log any more, as after mdadm's update force-no-bbl.
+    pub drop_bad_block_logs: bool,
+    /// Images and the map files of GNU ddrescue that tell what they lack.
+    pub ddrescue_maps: Vec<(PathBuf, PathBuf)>,
     /// The external bitmap's file.
     pub bitmap_file: Option<PathBuf>,
     /// Open devices and bitmap file for reading only, and keep all writes in this file.
@@ -133,6 +146,14 @@ pub enum OpenArrayError {
         /// The other.
         second: String,
     },
+    /// The map file of an image cannot be used.
+    #[error("{}: cannot use it as a map of GNU ddrescue: {why}; nothing was written", map.display())]
+    Map {
+        /// The map file.
+        map: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
     /// A device could not be read.
     #[error(
         "{member}: cannot read it: {source}; nothing was written; leave it out, or give a copy of what can be read \
@@ -161,6 +182,25 @@ pub enum OpenArrayError {
         text: String,
         /// What became of each device.
         report: Vec<Line>,
+    },
+    /// A device holds superblocks of several arrays, and nothing tells which is its own.
+    #[error("{member}: holds {text}\n  nothing was written")]
+    Undecided {
+        /// The device.
+        member: String,
+        /// The superblocks.
+        text: String,
+    },
+    /// A superblock that was to be written under may not be the member's own.
+    #[error(
+        "{member}: its superblock {text}; nothing was written; --read-only and --overlay FILE take it all the same, and so \
+         does --force, which writes to it"
+    )]
+    Doubted {
+        /// The device.
+        member: String,
+        /// What speaks against it.
+        text: String,
     },
     /// The superblocks describe no array that can be.
     #[error("the superblocks describe no possible array: {0}; nothing was written")]
@@ -259,7 +299,7 @@ fn join(errors: &[OpenError]) -> String {
 /// [`OpenArrayError`].
 pub fn open(request: &OpenRequest) -> Result<Opened, OpenArrayError> {
     let devices = open_all(&request.members, access(request))?;
-    open_devices(request, devices)
+    open_devices(request, with_maps(devices, &request.ddrescue_maps)?)
 }
 
 /// As [`open`], of members that were opened by the caller, for reading only: there is no overlay.
@@ -288,19 +328,21 @@ fn open_devices(
     let bitmap_file = request.bitmap_file.as_ref().map(|path| open_bitmap(path, access));
     let mut bitmap_file = bitmap_file.transpose().map_err(of_bitmap_file)?;
     let mut findings = probe_all(&devices)?;
+    let mut chosen = choose_all(request, &devices, &findings)?;
     // A new overlay is made when the array is known to start: it will insist on its members.
     let (known, new) = match &request.overlay {
         Some(path) if path.metadata().is_ok_and(|meta| meta.len() > 0) => (Some(path), None),
         path => (None, path.as_ref()),
     };
     if let Some(path) = known {
-        lay_over(path, &mut devices, &findings, &mut bitmap_file)?;
+        lay_over(path, &mut devices, &chosen, &mut bitmap_file)?;
         findings = probe_all(&devices)?;
+        chosen = choose_all(request, &devices, &findings)?;
     }
-    let candidates: Vec<Candidate<'_>> = findings
+    let candidates: Vec<Candidate<'_>> = chosen
         .iter()
         .enumerate()
-        .filter_map(|(id, found)| Some(Candidate { id, superblock: found.best()? }))
+        .filter_map(|(id, superblock)| Some(Candidate { id, superblock: superblock.as_ref()? }))
         .collect();
     let options = assemble::Options {
         force: request.force,
@@ -308,12 +350,18 @@ fn open_devices(
         uuid: request.uuid,
         name: request.set_name.clone(),
         ignore_unknown: request.ignore_unknown && read_only,
+        raid0_layout: request.raid0_layout,
     };
     let names: Vec<String> = devices.iter().map(|device| device.spec().to_string()).collect();
     let name = |id: usize| names[id].clone();
-    let assembly = assemble::assemble(&candidates, &options).map_err(|error| {
-        let found = unusable(&devices, &findings);
-        let text = format!("{}{found}", error.describe(&name));
+    let mut assembly = assemble::assemble(&candidates, &options).map_err(|error| {
+        let found = unusable(&devices, &findings, &chosen);
+        let mut text = format!("{}{found}", error.describe(&name));
+        if let AssembleError::Geometry { error: GeometryError::AmbiguousRaid0 { .. }, .. } = error
+            && let Some(likely) = raid0_layout::likely(&devices, &candidates, &options)
+        {
+            text = format!("{text}; {likely}");
+        }
         OpenArrayError::Assemble { error, text }
     })?;
     let report = report(&devices, &findings, &assembly);
@@ -331,13 +379,18 @@ fn open_devices(
     {
         return Err(OpenArrayError::JournalIsThere { member: name(journal.id) });
     }
+    if !read_only && !request.force {
+        refuse_doubted(&devices, &findings, &chosen, &assembly)?;
+    }
+    if request.drop_bad_block_logs {
+        drop_bad_block_logs(&mut assembly, &chosen);
+    }
     let new_overlay = match new {
-        Some(path) => Some(NewOverlay::make(path, &mut devices, &findings, &mut bitmap_file)?),
+        Some(path) => Some(NewOverlay::make(path, &mut devices, &chosen, &mut bitmap_file)?),
         None => None,
     };
     // Dropped at once, so that nothing stays if we are killed.
     let new_overlay = new_overlay.filter(|_| !request.overlay_is_passing);
-    let superblocks = findings.iter().map(|found| found.best().cloned()).collect();
     let start = StartRequest {
         devices: &devices,
         bitmap_file: bitmap_file.as_ref(),
@@ -347,14 +400,17 @@ fn open_devices(
         ignore_unknown: request.ignore_unknown,
         gives_up_journal: request.without_journal,
     };
-    let planned = StartPlan::new(&mut Members, &start, assembly, superblocks);
-    let (plan, lacking) =
+    let planned = StartPlan::new(&mut Members, &start, assembly, chosen.clone());
+    let (mut plan, lacking) =
         planned.map_err(|error| refused(error, &names, bitmap_file.as_deref(), &report))?;
+    if request.ignore_bad_block_log && read_only {
+        last_resort::believe(&mut plan);
+    }
     let Lacking { stale_bitmap, unread_bitmaps, given_up_bitmap, given_up_journal } = lacking;
     let told = |faults: &[BitmapFault<DeviceError>]| {
         faults.iter().map(|fault| because(fault, &names)).collect()
     };
-    let freshest = findings[plan.assembly.freshest].best();
+    let freshest = chosen[plan.assembly.freshest].as_ref();
     let parts = Parts {
         name: request.name.clone().or_else(|| freshest.map(own_name)).unwrap_or_default(),
         plan,
@@ -373,8 +429,19 @@ fn open_devices(
     })
 }
 
+/// Has the start write superblocks without a log first.
+fn drop_bad_block_logs(assembly: &mut Assembly, chosen: &[Option<Superblock>]) {
+    let taken = assembly.verdicts.iter().filter(|(_, it)| !matches!(it, Verdict::Left(_)));
+    for id in taken.map(|(id, _)| *id).collect::<Vec<_>>() {
+        if !assembly.rewrite.iter().any(|(of, _)| *of == id) {
+            assembly.rewrite.extend(chosen[id].clone().map(|superblock| (id, superblock)));
+        }
+    }
+    assembly.rewrite.iter_mut().for_each(|(_, superblock)| superblock.drop_bad_block_log());
+}
+
 /// A plan's error with the devices' names.
-fn refused(
+pub(crate) fn refused(
     error: PlanError<DeviceError>,
     names: &[String],
     bitmap_file: Option<&Member>,
@@ -465,6 +532,29 @@ pub(crate) fn open_all(
     if errors.is_empty() { Ok(devices) } else { Err(OpenArrayError::Devices(errors)) }
 }
 
+/// Devices that lack what the map files of their images say.
+fn with_maps(
+    devices: Vec<Arc<Member>>,
+    maps: &[(PathBuf, PathBuf)],
+) -> Result<Vec<Arc<Member>>, OpenArrayError> {
+    let mut unread = Vec::new();
+    for (image, map) in maps {
+        let bad = |why: String| OpenArrayError::Map { map: map.clone(), why };
+        let text = std::fs::read_to_string(map).map_err(|error| bad(error.to_string()))?;
+        unread.push((image, parse_map(&text).map_err(|error| bad(error.to_string()))?));
+        if !devices.iter().any(|device| device.spec().path == *image) {
+            return Err(bad(format!("{} is the path of no member", image.display())));
+        }
+    }
+    let with = |device: Arc<Member>| {
+        let own = unread.iter().find(|(image, _)| device.spec().path == **image);
+        let Some((_, ranges)) = own else { return device };
+        let device = Arc::into_inner(device).expect("it was just opened");
+        Arc::new(device.with_unread(ranges))
+    };
+    Ok(devices.into_iter().map(with).collect())
+}
+
 fn probe_all(devices: &[Arc<Member>]) -> Result<Vec<Findings>, OpenArrayError> {
     let one =
         |device: &Arc<Member>| probe_member(device).map_err(|source| read_error(device, source));
@@ -477,7 +567,13 @@ fn probe_all(devices: &[Arc<Member>]) -> Result<Vec<Findings>, OpenArrayError> {
 /// # Errors
 /// The device's.
 pub fn probe_member(device: &Member) -> io::Result<Findings> {
-    detect::probe_member(Sectors(device.size() / 512), |offset, buf| device.read_at(offset, buf))
+    let size = Sectors(device.size() / 512);
+    let mut found = detect::probe_member(size, |offset, buf| read_or_tell(device, offset, buf))?;
+    // Who names a window by its size means that, whatever a table in it says.
+    if device.spec().size.is_some() {
+        found.table = None;
+    }
+    Ok(found)
 }
 
 /// Everything that can be recognised on a device.
@@ -485,7 +581,16 @@ pub fn probe_member(device: &Member) -> io::Result<Findings> {
 /// # Errors
 /// The device's.
 pub fn probe(device: &Member) -> io::Result<Findings> {
-    detect::probe(Sectors(device.size() / 512), |offset, buf| device.read_at(offset, buf))
+    detect::probe(Sectors(device.size() / 512), |offset, buf| read_or_tell(device, offset, buf))
+}
+
+/// The error says where.
+fn read_or_tell(device: &Member, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+    let len = buf.len();
+    let told = |error: io::Error| {
+        io::Error::new(error.kind(), format!("{len} bytes at byte {offset}: {error}"))
+    };
+    device.read_at(offset, buf).map_err(told)
 }
 
 /// What shows outside of a window, on the file or device of which it is a part, and may reach into it: a filesystem
@@ -495,11 +600,11 @@ pub fn probe(device: &Member) -> io::Result<Findings> {
 /// The device's.
 pub fn probe_around(window: &Member) -> io::Result<Vec<Finding>> {
     let spec = window.spec();
-    if spec.offset == 0 && spec.size.is_none() {
+    if spec.is_whole() {
         return Ok(Vec::new());
     }
     let whole = Member::peek(&MemberSpec::whole(&spec.path)).map_err(io::Error::other)?;
-    let own = spec.offset..spec.offset + window.size();
+    let own = window.offset()..window.offset() + window.size();
     let reaches = |finding: &Finding| match finding {
         Finding::Md { superblock: Ok(sb), .. } => {
             let data = sb.data_offset().bytes()..(sb.data_offset() + sb.data_size()).bytes();
@@ -510,7 +615,7 @@ pub fn probe_around(window: &Member) -> io::Result<Vec<Finding>> {
         Finding::Container { sector, .. } => !own.contains(&sector.bytes()),
         Finding::Foreign { offset, .. } => !own.contains(offset),
     };
-    Ok(probe(&whole)?.0.into_iter().filter(reaches).collect())
+    Ok(probe(&whole)?.all.into_iter().filter(reaches).collect())
 }
 
 /// What a new member that is a window would write over beside what it holds itself. A partition table around a window
@@ -537,38 +642,6 @@ fn read_refused(error: DeviceError) -> OpenArrayError {
     OpenArrayError::Read { member: device, source }
 }
 
-/// What was found instead of usable superblocks.
-fn unusable(devices: &[Arc<Member>], findings: &[Findings]) -> String {
-    let mut text = String::new();
-    for (device, found) in devices.iter().zip(findings) {
-        if found.best().is_none() {
-            text += &format!("\n  {}: {}", device.spec(), describe(found));
-        }
-    }
-    text
-}
-
-/// What a device holds, when no md superblock on it can be used.
-#[must_use]
-pub fn describe(found: &Findings) -> String {
-    let mut words = Vec::new();
-    for finding in &found.0 {
-        words.push(match finding {
-            Finding::Md { version, sector, superblock } => match superblock {
-                Ok(_) => format!("md superblock {version}"),
-                Err(error) => {
-                    format!("md superblock {version} at sector {} is not usable: {error}", sector.0)
-                }
-            },
-            Finding::Container { kind, sector } => {
-                format!("{kind} at sector {}, which is not supported", sector.0)
-            }
-            Finding::Foreign { kind, offset } => format!("{kind} at byte {offset}"),
-        });
-    }
-    if words.is_empty() { "no md superblock".into() } else { words.join(", ") }
-}
-
 fn report(devices: &[Arc<Member>], findings: &[Findings], assembly: &Assembly) -> Vec<Line> {
     let name = |id: usize| devices[id].spec().to_string();
     let line = |(id, device): (usize, &Arc<Member>)| {
@@ -580,7 +653,7 @@ fn report(devices: &[Arc<Member>], findings: &[Findings], assembly: &Assembly) -
             forced: assembly.forced.contains(&id),
             verdict: match verdict {
                 Some((_, verdict)) => format!("{}{forced}", verdict.describe(&name)),
-                None => format!("left: {}", describe(&findings[id])),
+                None => format!("left: {}", describe_at(device.spec(), &findings[id])),
             },
         }
     };

@@ -8,7 +8,7 @@ use lapstrake_device::{
     Member, OverlayError,
     overlay::{BaseId, overlay},
 };
-use lapstrake_metadata::{Superblock, bitmap, detect::Findings};
+use lapstrake_metadata::{Superblock, bitmap};
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -29,11 +29,11 @@ impl NewOverlay {
     pub(crate) fn make(
         path: &Path,
         devices: &mut [Arc<Member>],
-        findings: &[Findings],
+        superblocks: &[Option<Superblock>],
         bitmap_file: &mut Option<Arc<Member>>,
     ) -> Result<Self, OpenArrayError> {
         let new = Self { path: path.into(), was_there: path.exists(), kept: false };
-        match lay_over(path, devices, findings, bitmap_file) {
+        match lay_over(path, devices, superblocks, bitmap_file) {
             Err(error) if !matches!(error, OpenArrayError::Overlay(OverlayError::Io { .. })) => {
                 // It is another's.
                 new.keep();
@@ -69,13 +69,13 @@ impl Drop for NewOverlay {
 pub(crate) fn lay_over(
     path: &Path,
     devices: &mut [Arc<Member>],
-    findings: &[Findings],
+    superblocks: &[Option<Superblock>],
     bitmap_file: &mut Option<Arc<Member>>,
 ) -> Result<(), OpenArrayError> {
     let mut tops: Vec<&mut Arc<Member>> = Vec::new();
     let mut bases = Vec::new();
-    for (device, found) in devices.iter_mut().zip(findings) {
-        if let Some(superblock) = found.best() {
+    for (device, superblock) in devices.iter_mut().zip(superblocks) {
+        if let Some(superblock) = superblock {
             bases.push((device.clone(), base_id(device, superblock)));
             tops.push(device);
         }

@@ -6,12 +6,16 @@
 
 mod look;
 
+use crate::open::refused;
+use crate::start_io::Members;
+use lapstrake_array::start::{StartPlan, StartRequest};
 use lapstrake_device::MemberSpec;
 use lapstrake_metadata::Superblock;
 use lapstrake_metadata::assemble::{
-    AssembleError, Assembly, Candidate, Options, Refusal, Verdict, assemble,
+    AssembleError, Assembly, Candidate, Options, Reason, Refusal, Verdict, assemble,
 };
 use lapstrake_metadata::bitmap::BitmapError;
+use lapstrake_metadata::detect::Wanted;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -22,7 +26,7 @@ pub use look::{BadBlockEntries, BitmapLook, Look, LookError};
 pub struct Found {
     /// The arrays, in the order in which their first members were met.
     pub arrays: Vec<FoundArray>,
-    /// What holds no md superblock that can be used.
+    /// What holds no md superblock that can be used, or several among which nothing tells.
     pub others: Vec<Look>,
     /// What could not be looked at.
     pub failures: Vec<LookError>,
@@ -40,6 +44,9 @@ pub struct FoundArray {
     /// Why the array cannot be started with its internal bitmap, and on which candidate that shows: nobody knows what
     /// the bitmap says, or no candidate's is sound.
     pub unusable_bitmap: Option<(usize, BitmapError)>,
+    /// Why a start would be refused all the same, by what superblocks point at: logs, journals, bitmaps. None of an array
+    /// in use, where these change.
+    pub obstacle: Option<String>,
 }
 
 /// How an array stands.
@@ -61,13 +68,18 @@ impl FoundArray {
     pub fn completeness(&self) -> Completeness {
         match &self.assembly {
             Ok(_) if self.has_unknown_bitmap() => Completeness::Unsupported,
-            Ok(_) if self.unusable_bitmap.is_some() => Completeness::Incomplete,
+            Ok(_) if self.unusable_bitmap.is_some() || self.obstacle.is_some() => {
+                Completeness::Incomplete
+            }
             Ok(assembly) => match &assembly.start {
                 Ok(()) if assembly.degraded == 0 => Completeness::Complete,
                 Ok(()) | Err(Refusal::NewlyDegraded { .. }) => Completeness::Degraded,
+                Err(_) if assembly.verdicts.iter().any(is_unsupported) => Completeness::Unsupported,
                 Err(_) => Completeness::Incomplete,
             },
-            Err(AssembleError::Unsupported { .. }) => Completeness::Unsupported,
+            Err(AssembleError::Unsupported { .. } | AssembleError::Geometry { .. }) => {
+                Completeness::Unsupported
+            }
             Err(_) => Completeness::Incomplete,
         }
     }
@@ -82,6 +94,17 @@ impl FoundArray {
         let id = self.assembly.as_ref().map_or(0, |assembly| assembly.freshest);
         self.candidates.get(id)?.superblock()
     }
+}
+
+/// A look at a member, by `look`, and at each partition in it; see [`Look::partitions`].
+pub fn with_partitions(
+    spec: &MemberSpec,
+    without_devices: bool,
+    look: impl Fn(&MemberSpec) -> Result<Look, LookError>,
+) -> Vec<Result<Look, LookError>> {
+    let whole = look(spec);
+    let inside = whole.as_ref().map_or_else(|_| Vec::new(), |it| it.partitions(without_devices));
+    core::iter::once(whole).chain(inside.iter().map(look)).collect()
 }
 
 /// What all of `looks` amount to.
@@ -102,7 +125,8 @@ pub fn scan(looks: impl IntoIterator<Item = Result<Look, LookError>>) -> Found {
         if { known }.any(|known| known.is_same(&look)) {
             continue;
         }
-        let Some(uuid) = look.superblock().map(Superblock::set_uuid) else {
+        let own = look.findings().choose(&Wanted::default()).ok().flatten();
+        let Some(uuid) = own.map(Superblock::set_uuid) else {
             found.others.push(look);
             continue;
         };
@@ -120,9 +144,39 @@ fn array(uuid: [u8; 16], candidates: Vec<Look>) -> FoundArray {
     let superblocks: Vec<_> = superblocks
         .filter_map(|(id, look)| Some(Candidate { id, superblock: look.superblock()? }))
         .collect();
-    let assembly = assemble(&superblocks, &Options { uuid: Some(uuid), ..Options::default() });
+    let options = Options { uuid: Some(uuid), ..Options::default() };
+    let assembly = assemble(&superblocks, &options);
     let unusable_bitmap = assembly.as_ref().ok().and_then(|it| unusable_bitmap(it, &candidates));
-    FoundArray { uuid, candidates, assembly, unusable_bitmap }
+    // As `serve` is proposed: where members are lacking for the first time, with --degraded.
+    let may_start = assemble(&superblocks, &Options { run: true, ..options });
+    let may_start = may_start.ok().filter(|it| it.start.is_ok() && unusable_bitmap.is_none());
+    let obstacle = may_start.and_then(|it| obstacle(it, &candidates));
+    FoundArray { uuid, candidates, assembly, unusable_bitmap, obstacle }
+}
+
+fn is_unsupported((_, verdict): &(usize, Verdict)) -> bool {
+    matches!(verdict, Verdict::Left(Reason::Unsupported(_)))
+}
+
+/// Why the start that would be planned is none. Nothing is locked or written.
+fn obstacle(assembly: Assembly, candidates: &[Look]) -> Option<String> {
+    if candidates.iter().any(|look| look.writers().is_some()) {
+        return None;
+    }
+    let devices: Vec<_> = candidates.iter().map(|look| look.member().clone()).collect();
+    let names: Vec<_> = candidates.iter().map(|look| look.spec().to_string()).collect();
+    let superblocks = candidates.iter().map(|look| look.superblock().cloned()).collect();
+    let request = StartRequest {
+        devices: &devices,
+        bitmap_file: None,
+        read_only: false,
+        is_overlaid: false,
+        force: false,
+        ignore_unknown: false,
+        gives_up_journal: false,
+    };
+    let planned = StartPlan::new(&mut Members, &request, assembly, superblocks);
+    Some(refused(planned.err()?, &names, None, &[]).to_string())
 }
 
 fn unusable_bitmap(assembly: &Assembly, candidates: &[Look]) -> Option<(usize, BitmapError)> {

@@ -61,7 +61,7 @@ impl Examination {
     /// All that was recognised: md superblocks, also those that cannot be used and why, partition tables, filesystems.
     #[must_use]
     pub fn findings(&self) -> &[Finding] {
-        &self.look.findings().0
+        &self.look.findings().all
     }
 
     /// The md superblock that counts.

@@ -58,11 +58,13 @@ impl FoundArray {
     }
 }
 
-/// Looks at these members, none of which is locked, and puts those of one array together. It may take as long as the
-/// slowest of their disks.
+/// Looks at these members and at the partitions in them, none of which is locked, and puts those of one array together. It
+/// may take as long as the slowest of their disks.
 #[must_use]
 pub fn scan<M: Into<MemberSpec>>(members: impl IntoIterator<Item = M>) -> Found {
-    let looks = members.into_iter().map(|member| Look::at(&member.into()));
+    let looks = members
+        .into_iter()
+        .flat_map(|member| host::with_partitions(&member.into(), false, Look::at));
     let host::Found { arrays, others, failures, .. } = host::scan(looks);
     let others = others.into_iter().map(Examination::of).collect();
     Found { arrays: arrays.into_iter().map(array).collect(), others, failures }

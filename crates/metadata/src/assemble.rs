@@ -51,12 +51,13 @@ mod text;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use lapstrake_geometry::{Config, Geometry, GeometryError, Sector, Sectors, Slot};
+use lapstrake_geometry::{Config, Geometry, GeometryError, Raid0Layout, Sector, Sectors, Slot};
 
 use crate::{Role, Superblock, Unsupported};
 
 pub use absent::record_absent;
 pub use conclude::assemble;
+pub(crate) use judge::name_fits;
 
 /// A device with a superblock.
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +82,8 @@ pub struct Options {
     /// Take superblocks with bits and bytes that nobody knows as if these were not there
     /// ([`Unsupported::is_unknown`]). Only where nothing is written to the members.
     pub ignore_unknown: bool,
+    /// The layout of a raid0 that does not record one.
+    pub raid0_layout: Option<Raid0Layout>,
 }
 
 impl Options {

@@ -7,6 +7,7 @@
 //! All reads are at multiples of 4096 bytes and of such lengths, cut off only by the end of the
 //! device, so that a reader with direct I/O can serve them.
 
+mod choice;
 mod foreign;
 
 use alloc::vec;
@@ -14,10 +15,12 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use lapstrake_geometry::{Sector, Sectors};
+use lapstrake_partitions::Table;
 
 use crate::{Superblock, SuperblockError, Version, read_at};
 
-pub use foreign::Foreign;
+pub use choice::{Doubt, Other, Undecided, Wanted};
+pub use foreign::{Filesystem, Foreign};
 
 /// RAID metadata other than md's own, kept in containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -66,33 +69,29 @@ pub enum Finding {
     },
 }
 
-/// All that was found, md superblocks first.
+/// All that was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Findings(pub Vec<Finding>);
+pub struct Findings {
+    /// Each thing, md superblocks first.
+    pub all: Vec<Finding>,
+    /// The device's partition table.
+    pub table: Option<Table>,
+    /// The file system that begins with the device, if it says how large it is.
+    pub filesystem: Option<Filesystem>,
+}
 
 impl Findings {
     /// The sound md superblocks.
     pub fn superblocks(&self) -> impl Iterator<Item = &Superblock> {
-        self.0.iter().filter_map(|finding| match finding {
+        self.all.iter().filter_map(|finding| match finding {
             Finding::Md { superblock: Ok(superblock), .. } => Some(superblock),
             _ => None,
         })
     }
 
-    /// The md superblock that counts: as in mdadm the one with the newest creation.
-    pub fn best(&self) -> Option<&Superblock> {
-        let mut best: Option<&Superblock> = None;
-        for superblock in self.superblocks() {
-            if best.is_none_or(|best| best.ctime() < superblock.ctime()) {
-                best = Some(superblock);
-            }
-        }
-        best
-    }
-
     /// Whether there is nothing at all.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.all.is_empty() && self.table.is_none()
     }
 }
 
@@ -164,9 +163,15 @@ fn search<E>(
     let is_member =
         found.iter().any(|finding| matches!(finding, Finding::Md { superblock: Ok(_), .. }));
     match find_others(&mut device, &mut found) {
-        Err(error) if !(may_be_member && is_member) => Err(error),
-        _ => Ok(Findings(found)),
+        Err(error) if !(may_be_member && is_member) => return Err(error),
+        _ => {}
     }
+    // What cannot be read of them is as good as not there.
+    let table = lapstrake_partitions::read(device.bytes, None, |offset, len| {
+        device.get(offset, len).unwrap_or_default()
+    });
+    let filesystem = device.get(0, foreign::HEAD).ok().and_then(|head| foreign::filesystem(&head));
+    Ok(Findings { all: found, table, filesystem })
 }
 
 /// What is not md's own; ends at the first error.

@@ -683,6 +683,14 @@ impl Superblock {
         }
     }
 
+    /// Has it no bad-block log any more, and none of what that held on record; as mdadm's update force-no-bbl.
+    pub fn drop_bad_block_log(&mut self) {
+        self.set_has_bad_blocks(false);
+        if let Self::V1(sb) = self {
+            (sb.bblog_size, sb.bblog_shift, sb.bblog_offset) = (0, 0, 0);
+        }
+    }
+
     /// The unit of the bad-block log, 512 bytes times two to this.
     pub fn badblock_shift(&self) -> u8 {
         match self {

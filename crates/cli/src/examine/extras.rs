@@ -118,10 +118,13 @@ pub fn others(look: &Look, best: Option<&Superblock>) -> String {
     if let Some(what) = best.and_then(|sb| look.bitmap_error(sb)).flatten() {
         lines.push(format!("    Unsupported : internal bitmap: {what}"));
     }
-    for finding in &look.findings().0 {
+    if let Some(doubt) = best.and_then(|sb| look.findings().doubt(sb)) {
+        lines.push(format!("          Doubt : this superblock {}", doubt.describe()));
+    }
+    for finding in &look.findings().all {
         let is_best = matches!(finding, Finding::Md { superblock: Ok(sb), .. } if Some(sb) == best);
         if !is_best {
-            lines.push(format!("     Also Found : {}", words(finding)));
+            lines.push(format!("     Also Found : {}", words(look, finding)));
         }
     }
     if lines.is_empty() {
@@ -131,12 +134,15 @@ pub fn others(look: &Look, best: Option<&Superblock>) -> String {
     head + &lines.join("\n") + "\n"
 }
 
-fn words(finding: &Finding) -> String {
+fn words(look: &Look, finding: &Finding) -> String {
     match finding {
-        Finding::Md { version, sector, superblock: Ok(sb) } => format!(
-            "an older md superblock {version} at {sector}, of array {}",
-            uuid_text(sb.set_uuid())
-        ),
+        Finding::Md { version, sector, superblock: Ok(sb) } => {
+            let doubt = look.findings().doubt(sb);
+            let doubt =
+                doubt.map_or_else(String::new, |doubt| format!(": it {}", doubt.describe()));
+            let array = uuid_text(sb.set_uuid());
+            format!("another md superblock {version} at {sector}, of array {array}{doubt}")
+        }
         Finding::Md { version, sector, superblock: Err(error) } => {
             format!("what was an md superblock {version} at {sector}: {error}")
         }

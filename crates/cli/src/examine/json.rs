@@ -24,7 +24,7 @@ pub fn member(look: &Look, or_bitmap_file: bool) -> Value {
         "superblock": best.map(superblock),
         "bitmap": bitmap(found),
         "bad_blocks": best.map(|sb| bad_blocks(look, sb)),
-        "findings": look.findings().0.iter().map(finding).collect::<Vec<_>>(),
+        "findings": look.findings().all.iter().map(finding).collect::<Vec<_>>(),
     })
 }
 

@@ -117,7 +117,7 @@ pub enum JoinError {
     )]
     IsMember {
         /// The device.
-        member: MemberSpec,
+        member: Box<MemberSpec>,
         /// The member's path.
         path: String,
         /// Its number in the superblocks' table of devices.

@@ -9,6 +9,7 @@ use lapstrake_metadata::detect::Findings;
 use lapstrake_metadata::{Superblock, v090};
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use thiserror::Error;
 
 /// Why something could not be looked at.
@@ -63,7 +64,7 @@ pub enum LookError {
 /// What a file or device holds.
 #[derive(Debug)]
 pub struct Look {
-    member: Member,
+    member: Arc<Member>,
     writers: Option<Vec<String>>,
     findings: Findings,
 }
@@ -106,7 +107,7 @@ impl Look {
         let spec = || member.spec().clone();
         let failed = |source| LookError::Read { spec: spec(), what: "its superblocks", source };
         let findings = probe_member(&member).map_err(failed)?;
-        Ok(Self { member, writers, findings })
+        Ok(Self { member: Arc::new(member), writers, findings })
     }
 
     /// What the user named.
@@ -119,7 +120,7 @@ impl Look {
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         overlaps(&self.member, &other.member)
-            && self.spec().offset == other.spec().offset
+            && self.member.offset() == other.member.offset()
             && self.size() == other.size()
     }
 
@@ -139,6 +140,21 @@ impl Look {
     #[must_use]
     pub fn is_block(&self) -> bool {
         self.member.is_block()
+    }
+
+    /// The partitions in it, by its table; none within a partition or another window. `without_devices`: none either where
+    /// the kernel shows them as devices of their own.
+    #[must_use]
+    pub fn partitions(&self, without_devices: bool) -> Vec<MemberSpec> {
+        let is_shown = without_devices && self.member.has_partition_devices();
+        let table = self.findings.table.as_ref().filter(|_| self.spec().is_whole() && !is_shown);
+        let partitions = table.into_iter().flat_map(|table| table.data());
+        partitions.map(|it| MemberSpec::partition(&self.spec().path, it.number)).collect()
+    }
+
+    /// It, open for reading and not locked.
+    pub(super) fn member(&self) -> &Arc<Member> {
+        &self.member
     }
 
     /// All that was found.

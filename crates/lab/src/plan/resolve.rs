@@ -312,6 +312,15 @@ fn disk(
                 return Vec::new();
             };
             match path.get_ref().parse::<MemberSpec>() {
+                Ok(spec) if spec.partition.is_some() => {
+                    let window =
+                        "give its place, as `sfdisk --json` tells it: path = \"disk.img@1M+10G\"";
+                    problems.at(
+                        path.span(),
+                        format!("a partition within a disk is not taken here; {window}"),
+                    );
+                    Vec::new()
+                }
                 Ok(mut spec) => {
                     spec.path = directory.join(PathBuf::from(&spec.path));
                     let place = DiskPlace::Given { spec, expendable: raw.expendable };

@@ -115,7 +115,7 @@ fn fault(name: &str, spec: &MemberSpec, expendable: bool, leave: &Leave) -> Opti
         Some(typed) == serial.as_ref() || as_member || same_file(Path::new(typed), &spec.path)
     };
     let mut holds: Vec<String> =
-        own.0.iter().chain(&around).map(|finding| describe_finding(finding).0).collect();
+        own.all.iter().chain(&around).map(|finding| describe_finding(finding).0).collect();
     holds.dedup();
     if holds.is_empty() || leave.overwrite.iter().any(is_typed) {
         return None;

@@ -21,7 +21,7 @@ pub(super) fn asked_for(candidate: &Candidate<'_>, options: &Options) -> bool {
 }
 
 /// Whether an array of this name is meant: its home host may be left out.
-pub(super) fn name_fits(name: &str, wanted: &str) -> bool {
+pub(crate) fn name_fits(name: &str, wanted: &str) -> bool {
     name == wanted || name.split_once(':').is_some_and(|(_, short)| short == wanted)
 }
 

@@ -3,7 +3,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use lapstrake_geometry::{Config, Geometry, Layout, Level, Sectors, Slot};
+use lapstrake_geometry::{Config, Geometry, Layout, Level, Raid0Layout, Sectors, Slot};
 
 use super::{AssembleError, Candidate, Options, Reason, Refusal, Verdict};
 use crate::{Superblock, Unsupported};
@@ -182,9 +182,14 @@ fn config(sb: &Superblock, options: &Options) -> Result<Config, Unsupported> {
     if let Some(what) = options.unsupported(sb) {
         return Err(what);
     }
+    let recorded = sb.layout().ok_or(Unsupported::Layout(sb.layout_md()))?;
+    let layout = match (recorded, options.raid0_layout) {
+        (Layout::Raid0(Raid0Layout::Unset), Some(layout)) => Layout::Raid0(layout),
+        _ => recorded,
+    };
     Ok(Config {
         level: sb.level().ok_or(Unsupported::Level(sb.level_md()))?,
-        layout: sb.layout().ok_or(Unsupported::Layout(sb.layout_md()))?,
+        layout,
         chunk: sb.chunk(),
         raid_disks: sb.raid_disks(),
         component: sb.component(),

@@ -7,10 +7,11 @@ use core::fmt;
 
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::uuid_text;
-use lapstrake_geometry::{Sector, Slot};
+use lapstrake_geometry::{GeometryError, Sector, Slot};
 
 use super::judge::name_fits;
 use super::{AssembleError, FoundArray, Reason, Refusal, Verdict};
@@ -24,8 +25,14 @@ fn device(id: usize) -> String {
 
 /// "slot 1" or "slots 1, 2 and 5".
 fn slots_text(slots: &[Slot]) -> String {
-    let numbers: Vec<_> = slots.iter().map(|slot| slot.0.to_string()).collect();
+    let runs = slots.chunk_by(|a, b| a.0 + 1 == b.0);
+    let words = runs.flat_map(|run| match run {
+        [first, _, _, .., last] => vec![format!("{} to {}", first.0, last.0)],
+        few => few.iter().map(|slot| slot.0.to_string()).collect(),
+    });
+    let numbers: Vec<_> = words.collect();
     match numbers.split_last() {
+        Some((last, [])) if slots.len() > 1 => format!("slots {last}"),
         Some((last, [])) => format!("slot {last}"),
         Some((last, first)) => format!("slots {} and {last}", first.join(", ")),
         None => "no slot".to_string(),
@@ -215,7 +222,13 @@ impl AssembleError {
             }
             Self::Unsupported { id, what } => format!("{}: {}", name(*id), what.describe()),
             Self::Geometry { id, error } => {
-                format!("the array as {} describes it: {error}", name(*id))
+                let next = match error {
+                    GeometryError::AmbiguousRaid0 { .. } => {
+                        "; --raid0-layout original or alternate has it taken for one of them, without a write"
+                    }
+                    _ => "",
+                };
+                format!("the array as {} describes it: {error}{next}", name(*id))
             }
         }
     }
@@ -236,3 +249,17 @@ display! { Verdict Reason Refusal AssembleError }
 impl core::error::Error for Refusal {}
 
 impl core::error::Error for AssembleError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn four_slots_in_a_row_are_a_range() {
+        let text = |slots: &[u16]| slots_text(&slots.iter().copied().map(Slot).collect::<Vec<_>>());
+        assert_eq!(text(&[2]), "slot 2");
+        assert_eq!(text(&[1, 2, 3]), "slots 1, 2 and 3");
+        assert_eq!(text(&[1, 2, 3, 4]), "slots 1 to 4");
+        assert_eq!(text(&[0, 2, 3, 4, 5, 7]), "slots 0, 2 to 5 and 7");
+    }
+}

@@ -234,7 +234,7 @@ const STRATIS: &[u8] = b"!Stra0tis\x86\xff\x02^\x41rh";
 const NILFS2: &[u8] = b"\x02\0\0\0\0\x0044";
 
 /// Bytes from the start that hold everything but what lies at the end.
-const HEAD: u64 = 0x11000;
+pub(super) const HEAD: u64 = 0x11000;
 
 /// Calls `report` for all that is found on a device of `size` bytes; `get` may return less than
 /// asked for at its end.
@@ -298,6 +298,58 @@ pub(super) fn find<E>(
 fn le32(bytes: &[u8], at: usize) -> Option<u32> {
     let word = bytes.get(at..)?.first_chunk()?;
     Some(u32::from_le_bytes(*word))
+}
+
+/// A file system that says how large it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Filesystem {
+    /// Which.
+    pub kind: Foreign,
+    /// Bytes from its start to its end.
+    pub bytes: u64,
+}
+
+/// The file system that begins at the first byte of `head`, if it is one whose size is known to be read here.
+pub(super) fn filesystem(head: &[u8]) -> Option<Filesystem> {
+    let is_at = |kind| {
+        let mut places = SIGNATURES.iter().filter(|(of, ..)| *of == kind);
+        places
+            .any(|(_, at, magic)| head.get(*at as usize..).is_some_and(|it| it.starts_with(magic)))
+    };
+    let found = |kind, bytes: Option<u64>| Some(Filesystem { kind, bytes: bytes? });
+    if let Some(kind) = ext(head) {
+        return found(kind, ext_bytes(head));
+    }
+    if is_at(Foreign::Xfs) {
+        // sb_blocksize and sb_dblocks.
+        let blocks = u64::from_be_bytes(*head.get(8..)?.first_chunk()?);
+        let block = u32::from_be_bytes(*head.get(4..)?.first_chunk()?);
+        return found(Foreign::Xfs, blocks.checked_mul(block.into()));
+    }
+    if is_at(Foreign::Btrfs) {
+        // total_bytes of the superblock's own dev_item.
+        return found(Foreign::Btrfs, le64(head, 0x10000 + 0xc9 + 8));
+    }
+    if is_at(Foreign::Ntfs) {
+        // Its last sector is a copy of the first, which it does not count.
+        let sector = u16::from_le_bytes(*head.get(11..)?.first_chunk()?);
+        return found(Foreign::Ntfs, le64(head, 40)?.checked_add(1)?.checked_mul(sector.into()));
+    }
+    None
+}
+
+/// s_blocks_count times the block size.
+fn ext_bytes(head: &[u8]) -> Option<u64> {
+    const INCOMPAT_64BIT: u32 = 0x80;
+    let is_long = le32(head, 1024 + 96)? & INCOMPAT_64BIT != 0;
+    let high = if is_long { le32(head, 1024 + 0x150)? } else { 0 };
+    let blocks = u64::from(high) << 32 | u64::from(le32(head, 1024 + 4)?);
+    let shift = le32(head, 1024 + 24)?.checked_add(10).filter(|&shift| shift <= 16)?;
+    blocks.checked_mul(1 << shift)
+}
+
+fn le64(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
 /// ext2, 3 and 4 differ by their feature bits.

@@ -4,8 +4,10 @@ use std::os::unix::fs::FileExt;
 
 use lapstrake_geometry::{Level, Sector, Sectors};
 use lapstrake_metadata::create::{BitmapChoice, CreateRequest, NewMember, plan};
-use lapstrake_metadata::detect::{Container, Finding, Findings, Foreign, probe, probe_member};
-use lapstrake_metadata::{ByteOrder, Superblock, SuperblockError, Version};
+use lapstrake_metadata::detect::{
+    Container, Doubt, Finding, Findings, Foreign, Undecided, Wanted, probe, probe_member,
+};
+use lapstrake_metadata::{ByteOrder, Superblock, SuperblockError, Version, read_at, v090};
 
 const SIZE: Sectors = Sectors(64 * 2048 + 3);
 
@@ -52,7 +54,7 @@ fn each_version_is_found_in_its_place() {
         put(&mut image, &superblock);
         let found = probed(&image);
         assert_eq!(found.best().map(Superblock::encode), Some(superblock.encode()));
-        assert_eq!(found.0.len(), 1);
+        assert_eq!(found.all.len(), 1);
     }
     assert!(probed(&empty()).is_empty());
 }
@@ -78,13 +80,126 @@ fn of_two_superblocks_the_newer_array_counts() {
     assert_eq!(found.best().unwrap().version(), Version::V090);
 }
 
+/// As it is read again, with its checksum.
+fn stored(sb: Superblock) -> Superblock {
+    read_at(sb.version(), SIZE, &sb.encode()).unwrap()
+}
+
+/// An MBR with one partition, sectors.
+fn mbr(image: &mut [u8], start: u32, sectors: u32) {
+    image[446 + 4] = 0xfd;
+    image[446 + 8..446 + 12].copy_from_slice(&start.to_le_bytes());
+    image[446 + 12..446 + 16].copy_from_slice(&sectors.to_le_bytes());
+    image[510..512].copy_from_slice(&[0x55, 0xaa]);
+}
+
+#[test]
+fn a_superblock_in_a_partitions_place_is_not_the_disks() {
+    let Superblock::V090(whole) = member(Version::V090, 5) else { unreachable!() };
+    let rest = SIZE.0 as u32 - 2048;
+    // What each member is used of: all of the partition's room, less, or more.
+    let kib = |sectors: u64| (sectors / 2) as u32;
+    for (size, is_partitions) in
+        [(kib(whole.sb_start - 2048), true), (1024, true), (kib(whole.sb_start), false)]
+    {
+        let mut image = empty();
+        put(&mut image, &Superblock::V090(v090::Superblock { size, ..whole.clone() }));
+        mbr(&mut image, 2048, rest);
+        let found = probed(&image);
+        assert_eq!(found.best().is_none(), is_partitions, "{size}");
+        let doubt = found.doubts().next().map(|(_, doubt)| doubt);
+        match doubt {
+            Some(Doubt::OfPartition { number: 1, fitting_bytes, .. }) => {
+                assert_eq!(fitting_bytes.is_some(), size != 1024);
+            }
+            other => assert!(other.is_none() && !is_partitions, "{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_table_within_an_array_speaks_against_nothing() {
+    let sb = stored(member(Version::V090, 5));
+    let mut image = empty();
+    put(&mut image, &sb);
+    mbr(&mut image, 2048, sb.super_sector().0 as u32 - 2048);
+    assert_eq!(probed(&image).best(), Some(&sb));
+    assert_eq!(probed(&image).doubts().count(), 0);
+    // RAID5's first member may hold a table of partitions that are larger than itself.
+    mbr(&mut image, 2048, 3 * SIZE.0 as u32);
+    assert_eq!(probed(&image).best(), Some(&sb));
+}
+
+/// A superblock of 1.x with data in these sectors; each is of an array of its own.
+fn with_data(version: Version, data: std::ops::Range<u64>, ctime: u64) -> Superblock {
+    let Superblock::V1(mut sb) = member(version, ctime) else { unreachable!() };
+    (sb.data_offset, sb.data_size, sb.size) = (data.start, data.end - data.start, 8);
+    (sb.set_uuid, sb.utime) = ([ctime as u8 + sb.minor_version as u8; 16], ctime);
+    stored(Superblock::V1(sb))
+}
+
+#[test]
+fn what_lies_where_tells_whose_superblock_it_is() {
+    let end = member(Version::V1_0, 5).super_sector().0;
+    let (outer, later) = (with_data(Version::V1_0, 0..end, 10), 20);
+    let within = with_data(Version::V1_2, 2048..end - 8, later);
+    let over = with_data(Version::V1_2, 2048..SIZE.0, later);
+    let aside = with_data(Version::V1_0, 64..end, 10);
+    let beside = with_data(Version::V1_1, 2048..end, later);
+    let decided = [
+        ([&outer, &within], Some(&outer), "content"),
+        // The later one's data covers the other, which covers its superblock.
+        ([&outer, &over], Some(&over), "left over"),
+        ([&aside, &over], Some(&over), "left over"),
+        ([&beside, &over], None, ""),
+    ];
+    for (both, own, why) in decided {
+        let mut image = empty();
+        both.iter().for_each(|sb| put(&mut image, sb));
+        let found = probed(&image);
+        let chosen = found.choose(&Wanted::default());
+        assert_eq!(chosen.as_ref().ok().copied().flatten(), own, "{chosen:?}");
+        assert!(own.is_some() || chosen.is_err_and(|Undecided(told)| told.len() == 2));
+        let doubts: Vec<_> = found.doubts().map(|(_, doubt)| doubt.describe()).collect();
+        assert_eq!(doubts.len(), usize::from(own.is_some()), "{doubts:?}");
+        assert!(doubts.iter().all(|doubt| doubt.contains(why)), "{doubts:?}");
+        // What was asked for goes before.
+        for sb in both {
+            let by_uuid = Wanted { uuid: Some(sb.set_uuid()), ..Wanted::default() };
+            let by_version = Wanted { version: Some(sb.version()), ..Wanted::default() };
+            for wanted in [by_uuid, by_version] {
+                assert_eq!(found.choose(&wanted), Ok(Some(sb)));
+            }
+        }
+        let other = Wanted { uuid: Some([77; 16]), ..Wanted::default() };
+        assert_eq!(found.choose(&other).ok().flatten(), own);
+    }
+}
+
+#[test]
+fn a_larger_file_system_speaks_against_a_superblock_behind_it() {
+    let sb = stored(member(Version::V1_0, 5));
+    let array_kib = (sb.component().bytes() >> 10) as u32;
+    for (kib, is_doubted) in [(array_kib, false), (array_kib + 8, true)] {
+        let mut image = empty();
+        put(&mut image, &sb);
+        image[1024 + 4..1024 + 8].copy_from_slice(&kib.to_le_bytes());
+        image[1024 + 56..1024 + 58].copy_from_slice(&[0x53, 0xef]);
+        let found = probed(&image);
+        assert_eq!(found.filesystem.map(|it| it.bytes), Some(u64::from(kib) << 10));
+        assert_eq!(found.best(), Some(&sb));
+        assert_eq!(found.doubt(&sb).is_some(), is_doubted, "{kib}");
+    }
+}
+
 #[test]
 fn a_damaged_superblock_is_reported_as_such() {
     let mut image = empty();
     put(&mut image, &member(Version::V1_1, 5));
     image[80] ^= 1;
     let found = probed(&image);
-    let [Finding::Md { version: Version::V1_1, superblock: Err(error), .. }] = &found.0[..] else {
+    let [Finding::Md { version: Version::V1_1, superblock: Err(error), .. }] = &found.all[..]
+    else {
         panic!("{found:?}")
     };
     assert!(matches!(error, SuperblockError::Checksum { .. }), "{error}");
@@ -99,7 +214,7 @@ fn containers_are_named() {
     image[len - 512..len - 508].copy_from_slice(&[0xde, 0x11, 0xde, 0x11]);
     let sector = |from_end| Sector(SIZE.0 - from_end);
     assert_eq!(
-        probed(&image).0,
+        probed(&image).all,
         [
             Finding::Container { kind: Container::Imsm, sector: sector(2) },
             Finding::Container { kind: Container::Ddf, sector: sector(1) },
@@ -114,7 +229,7 @@ fn the_copy_of_a_gpt_is_found_in_last_blocks_of_either_size() {
         let last = image.len() - block;
         image[last..last + 8].copy_from_slice(b"EFI PART");
         assert_eq!(
-            probed(&image).0,
+            probed(&image).all,
             [Finding::Foreign { kind: Foreign::Gpt, offset: last as u64 }]
         );
     }
@@ -126,7 +241,7 @@ fn foreign_signatures_are_found_beside_md() {
     put(&mut image, &member(Version::V1_0, 5));
     image[..4].copy_from_slice(b"XFSB");
     let found = probed(&image);
-    assert!(found.0.contains(&Finding::Foreign { kind: Foreign::Xfs, offset: 0 }), "{found:?}");
+    assert!(found.all.contains(&Finding::Foreign { kind: Foreign::Xfs, offset: 0 }), "{found:?}");
     assert!(found.best().is_some());
 }
 
@@ -275,7 +390,7 @@ fn what_the_owners_tools_write_is_found() {
         device.set_len(512 << 20).unwrap();
         let found = probe(Sectors(1 << 20), |at, buffer| device.read_exact_at(buffer, at)).unwrap();
         let kinds: Vec<Foreign> = found
-            .0
+            .all
             .iter()
             .map(|finding| match finding {
                 Finding::Foreign { kind, .. } => *kind,
@@ -294,5 +409,5 @@ fn an_erofs_image_is_found_by_its_magic() {
     let mut image = empty();
     image[1024..1028].copy_from_slice(&[0xe2, 0xe1, 0xf5, 0xe0]);
     let kind = Foreign::Erofs;
-    assert_eq!(probed(&image).0, [Finding::Foreign { kind, offset: 1024 }]);
+    assert_eq!(probed(&image).all, [Finding::Foreign { kind, offset: 1024 }]);
 }
