@@ -101,6 +101,10 @@ impl<D> StartRequest<'_, D> {
     fn may_write(&self) -> bool {
         !self.read_only || self.is_overlaid
     }
+
+    fn writes_to_members(&self) -> bool {
+        !self.read_only && !self.is_overlaid
+    }
 }
 
 /// A member that an array is started with.
@@ -198,6 +202,8 @@ pub struct Lacking<E> {
     pub stale_bitmap: bool,
     /// Bitmaps of members that cannot be used. All bits count as set then.
     pub unread_bitmaps: Vec<BitmapFault<E>>,
+    /// Members, by their devices' ids, whose bad-block logs cannot be used. They are read without, and not written to.
+    pub unread_bad_block_logs: Vec<(usize, BadBlocksError)>,
     /// Why the internal bitmap was given up, if it was.
     pub given_up_bitmap: Option<BitmapFault<E>>,
     /// What came of giving up the journal, if that was asked for.
@@ -282,7 +288,15 @@ impl<D: Clone> StartPlan<D> {
             Err(fault) => return Err(PlanError::Bitmap(fault)),
         };
         let in_order = in_order(&assembly);
-        let members = members(io, request.devices, &in_order, &superblocks, bitmap.as_ref())?;
+        let mut unread_bad_block_logs = Vec::new();
+        let members = members(
+            io,
+            request,
+            &in_order,
+            &superblocks,
+            bitmap.as_ref(),
+            &mut unread_bad_block_logs,
+        )?;
         let place =
             |(id, _): &(usize, Superblock)| in_order.iter().position(|member| member.0 == *id);
         let rewrite = assembly.rewrite.iter().filter(|_| !request.read_only);
@@ -306,7 +320,14 @@ impl<D: Clone> StartPlan<D> {
                 .map_err(|fault| PlanError::Journal { device, fault })?;
         }
         let stale_bitmap = plan.has_stale_bitmap(&superblocks);
-        Ok((plan, Lacking { stale_bitmap, unread_bitmaps, given_up_bitmap, given_up_journal }))
+        let lacking = Lacking {
+            stale_bitmap,
+            unread_bitmaps,
+            unread_bad_block_logs,
+            given_up_bitmap,
+            given_up_journal,
+        };
+        Ok((plan, lacking))
     }
 
     fn has_stale_bitmap(&self, superblocks: &[Option<Superblock>]) -> bool {
@@ -413,23 +434,32 @@ fn in_order(assembly: &Assembly) -> Vec<(usize, Option<Slot>, Sector)> {
 
 fn members<I: StartIo>(
     io: &I,
-    devices: &[I::Device],
+    request: &StartRequest<'_, I::Device>,
     in_order: &[(usize, Option<Slot>, Sector)],
     superblocks: &[Option<Superblock>],
     bitmap: Option<&BitmapConfig>,
+    unread_logs: &mut Vec<(usize, BadBlocksError)>,
 ) -> Result<Vec<StartMember<I::Device>>, PlanError<I::Error>> {
-    let lockless = bitmap.filter(|bitmap| bitmap.bits.is_lockless());
-    let states = lockless.map(|bitmap| bitmap.superblock.image_bytes());
+    let internal = bitmap.filter(|bitmap| !bitmap.external);
+    let image_bytes = internal.map(|bitmap| bitmap.superblock.image_bytes());
     let mut members = Vec::new();
     for &(id, slot, trusted_to) in in_order {
-        let device = devices[id].clone();
+        let device = request.devices[id].clone();
         let superblock = superblocks[id].clone().expect("it was assembled");
-        let bad_blocks = bad_block_log(io, &device, &superblock).map_err(|fault| match fault {
-            BadBlockLogFault::Device(error) => PlanError::Device(error),
-            BadBlockLogFault::Unusable(error) => PlanError::BadBlocks { device: id, error },
-        })?;
-        // mdadm 4.6 may place a lockless bitmap's states over the log.
-        let has_log = !states.is_some_and(|size| superblock.is_log_within(size));
+        let bad_blocks = match bad_block_log(io, &device, &superblock) {
+            Ok(bad_blocks) => bad_blocks,
+            Err(BadBlockLogFault::Device(error)) => return Err(PlanError::Device(error)),
+            Err(BadBlockLogFault::Unusable(error)) if request.writes_to_members() => {
+                return Err(PlanError::BadBlocks { device: id, error });
+            }
+            Err(BadBlockLogFault::Unusable(error)) => {
+                unread_logs.push((id, error));
+                None
+            }
+        };
+        // The bitmap may lie over the log: mdadm 4.6 places a lockless one so, and others reach over a log without
+        // entries.
+        let has_log = !image_bytes.is_some_and(|size| superblock.is_log_within(size));
         let bad_blocks = bad_blocks.filter(|_| has_log);
         let record = MemberRecord { superblock, slot, trusted_to, bad_blocks };
         members.push(StartMember { device, record });

@@ -78,6 +78,18 @@ pub fn member() -> impl TypedValueParser<Value = MemberSpec> {
     OsStringValueParser::new().try_map(|text| spec(&text))
 }
 
+/// Reads MEMBER=SLOT.
+pub fn forced_role() -> impl TypedValueParser<Value = (MemberSpec, u16)> {
+    OsStringValueParser::new().try_map(|text| {
+        let bytes = text.as_bytes();
+        let at =
+            bytes.iter().rposition(|&byte| byte == b'=').ok_or("no = between member and slot")?;
+        let slot = text.to_str().and_then(|text| text[at + 1..].parse().ok());
+        let slot = slot.ok_or("the slot is no number from 0 on")?;
+        Ok::<_, String>((spec(OsStr::from_bytes(&bytes[..at]))?, slot))
+    })
+}
+
 /// The member that a user means. Where a file is named as a window of another is written, it cannot be
 /// known which is meant.
 pub fn spec(text: &OsStr) -> Result<MemberSpec, String> {

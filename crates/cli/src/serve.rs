@@ -169,6 +169,14 @@ pub struct Which {
     /// What the map file of GNU ddrescue does not call rescued is a bad block of the image, not zeros; may be repeated
     #[arg(long, value_name = "IMAGE=MAP", value_parser = options::image_and_map())]
     ddrescue_map: Vec<(PathBuf, PathBuf)>,
+    /// Take this member for that slot, though its superblock gives it a role that md does not know; may be repeated.
+    /// Where members are written, its superblock says so from then on
+    #[arg(long, value_name = "MEMBER=SLOT", value_parser = options::forced_role())]
+    force_role: Vec<(MemberSpec, u16)>,
+    /// Of an array that was split into parts that were used without each other, go on with the part of this member,
+    /// if all have seen as many events
+    #[arg(long, value_name = "MEMBER", value_parser = options::member())]
+    prefer: Option<MemberSpec>,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -205,6 +213,8 @@ impl Which {
             raid0_layout: self.raid0_layout.map(Raid0Layout::from),
             ignore_bad_block_log: self.ignore_bad_block_log,
             ddrescue_maps: self.ddrescue_map.clone(),
+            forced_roles: self.force_role.clone(),
+            prefer: self.prefer.clone(),
             ..OpenRequest::default()
         }
     }
@@ -513,8 +523,15 @@ pub fn assembled(opened: Result<Opened, OpenArrayError>, quiet: bool) -> Result<
             }
         }
     }
-    if let Ok(Opened { parts, stale_bitmap, unread_bitmaps, given_up_bitmap, given_up, .. }) =
-        &opened
+    if let Ok(Opened {
+        parts,
+        stale_bitmap,
+        unread_bitmaps,
+        unread_bad_block_logs,
+        given_up_bitmap,
+        given_up,
+        ..
+    }) = &opened
     {
         let plan = &parts.plan;
         let assembly = &plan.assembly;
@@ -546,6 +563,12 @@ pub fn assembled(opened: Result<Opened, OpenArrayError>, quiet: bool) -> Result<
         };
         for why in unread_bitmaps {
             warn!("a member's write-intent bitmap cannot be used: {why}; {consequence}");
+        }
+        for why in unread_bad_block_logs {
+            warn!(
+                "a member's bad-block log cannot be used: {why}; the member is read without it, so that blocks which it \
+                 may call bad are read like others"
+            );
         }
         if let Some(why) = given_up_bitmap {
             warn!(

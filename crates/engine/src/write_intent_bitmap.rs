@@ -187,9 +187,9 @@ impl WriteIntentBitmap {
         self.answers_left == 0 && self.writes_left == 0
     }
 
-    /// Whether states lie over a member's bad-block log, as mdadm 4.6 places it: then it has none.
+    /// Whether the bitmap lies over a member's bad-block log, which is as good as none then.
     pub(crate) fn covers_log(&self, member: &lapstrake_metadata::Superblock) -> bool {
-        self.is_lockless() && member.is_log_within(self.superblock.image_bytes())
+        !self.external && member.is_log_within(self.superblock.image_bytes())
     }
 
     pub(crate) fn superblock(&self) -> &Superblock {

@@ -12,12 +12,13 @@ use crate::own_superblock::{choose_all, describe_at, refuse_doubted, unusable};
 use crate::start_io::{DeviceError, Members};
 use crate::{last_resort, raid0_layout};
 use lapstrake_array::start::{
-    BitmapFault, JournalFault, JournalGivenUp, Lacking, PlanError, StartPlan, StartRequest,
+    BadBlockLogFault, BitmapFault, JournalFault, JournalGivenUp, Lacking, PlanError, StartPlan,
+    StartRequest, bad_block_log,
 };
 use lapstrake_device::{
     Access, FaultError, Faults, Member, MemberSpec, OpenError, OverlayError, overlaps, parse_map,
 };
-use lapstrake_geometry::{GeometryError, Raid0Layout, Sectors};
+use lapstrake_geometry::{GeometryError, Raid0Layout, Sectors, Slot};
 use lapstrake_metadata::uuid_text;
 use lapstrake_metadata::{
     Role, Superblock, Version,
@@ -49,6 +50,10 @@ pub struct OpenRequest {
     /// Take members whose superblocks hold what nobody knows ([`lapstrake_metadata::Unsupported::is_unknown`]). It counts only where nothing
     /// is written to the members: with `read_only` or an overlay.
     pub ignore_unknown: bool,
+    /// Members whose superblocks give them a role that md does not know, and the slots that they are to be taken for.
+    pub forced_roles: Vec<(MemberSpec, u16)>,
+    /// A member of the half of a split array to go on with, if both halves have seen as many events.
+    pub prefer: Option<MemberSpec>,
     /// Only members of this array.
     pub uuid: Option<[u8; 16]>,
     /// Only members of arrays of this name.
@@ -104,6 +109,8 @@ pub struct Opened {
     pub stale_bitmap: bool,
     /// Members whose own bitmaps cannot be used, and why. All bits count as set.
     pub unread_bitmaps: Vec<String>,
+    /// Members that are read without their bad-block logs, and why these cannot be used.
+    pub unread_bad_block_logs: Vec<String>,
     /// Why the internal bitmap was given up, if it was.
     pub given_up_bitmap: Option<String>,
     /// The overlay's file, if it was made and is not a passing one.
@@ -164,6 +171,29 @@ pub enum OpenArrayError {
         member: String,
         /// The device's answer.
         source: io::Error,
+    },
+    /// What was said of a member concerns none of those given.
+    #[error(
+        "{wanted} is none of the members given: name it as it is among them; nothing was written"
+    )]
+    NoMember {
+        /// As it was named.
+        wanted: String,
+    },
+    /// A role was to be forced on one whose own is known.
+    #[error(
+        "{member}: --force-role is for members whose superblocks give them a role that md does not know, and this one {}; \
+         nothing was written",
+        match .role {
+            Some(role) => format!("is {role}"),
+            None => "has no superblock".into(),
+        }
+    )]
+    KnownRole {
+        /// The member, as it was given.
+        member: String,
+        /// What its superblock says that it is.
+        role: Option<Role>,
     },
     /// Not one array.
     #[error("{text}; nothing was written")]
@@ -344,7 +374,25 @@ fn open_devices(
         .enumerate()
         .filter_map(|(id, superblock)| Some(Candidate { id, superblock: superblock.as_ref()? }))
         .collect();
+    let is_member = |wanted: &MemberSpec| devices.iter().position(|one| one.spec() == wanted);
+    let id_of = |wanted: &MemberSpec| {
+        is_member(wanted).ok_or_else(|| OpenArrayError::NoMember { wanted: wanted.to_string() })
+    };
+    let forced_role = |(wanted, slot): &(MemberSpec, u16)| {
+        let id = id_of(wanted)?;
+        let role = chosen[id].as_ref().map(Superblock::role);
+        match role {
+            Some(Role::Unknown(_)) => Ok((id, Slot(*slot))),
+            _ => Err(OpenArrayError::KnownRole { member: wanted.to_string(), role }),
+        }
+    };
     let options = assemble::Options {
+        forced_roles: request.forced_roles.iter().map(forced_role).collect::<Result<_, _>>()?,
+        prefer: request.prefer.as_ref().map(id_of).transpose()?,
+        unusable_logs: match read_only || request.drop_bad_block_logs {
+            true => Vec::new(),
+            false => unusable_logs(&devices, &candidates),
+        },
         force: request.force,
         run: request.degraded,
         uuid: request.uuid,
@@ -366,7 +414,14 @@ fn open_devices(
     })?;
     let report = report(&devices, &findings, &assembly);
     if let Err(refusal) = &assembly.start {
-        let text = refusal.describe(&name);
+        let mut text = refusal.describe(&name);
+        if let Refusal::Split { parts, .. } = refusal {
+            for &id in parts.iter().flatten() {
+                let updated = chosen[id].as_ref().map_or(0, |superblock| superblock.utime().0);
+                let updated = jiff::Timestamp::from_second(updated as i64).unwrap_or_default();
+                text += &format!("\n  {} was last updated {updated}", name(id));
+            }
+        }
         return Err(OpenArrayError::Refused { refusal: refusal.clone(), text, report });
     }
     if let Some(id) = assembly.journal.filter(|_| request.without_journal) {
@@ -406,7 +461,13 @@ fn open_devices(
     if request.ignore_bad_block_log && read_only {
         last_resort::believe(&mut plan);
     }
-    let Lacking { stale_bitmap, unread_bitmaps, given_up_bitmap, given_up_journal } = lacking;
+    let Lacking {
+        stale_bitmap,
+        unread_bitmaps,
+        unread_bad_block_logs,
+        given_up_bitmap,
+        given_up_journal,
+    } = lacking;
     let told = |faults: &[BitmapFault<DeviceError>]| {
         faults.iter().map(|fault| because(fault, &names)).collect()
     };
@@ -423,6 +484,10 @@ fn open_devices(
         report,
         stale_bitmap,
         unread_bitmaps: told(&unread_bitmaps),
+        unread_bad_block_logs: unread_bad_block_logs
+            .iter()
+            .map(|(id, error)| format!("{}: {error}", names[*id]))
+            .collect(),
         given_up_bitmap: given_up_bitmap.map(|fault| because(&fault, &names)),
         new_overlay,
         given_up: given_up_journal,
@@ -438,6 +503,21 @@ fn drop_bad_block_logs(assembly: &mut Assembly, chosen: &[Option<Superblock>]) {
         }
     }
     assembly.rewrite.iter_mut().for_each(|(_, superblock)| superblock.drop_bad_block_log());
+}
+
+/// Candidates of which it cannot be told what of them is bad.
+fn unusable_logs(
+    devices: &[Arc<Member>],
+    candidates: &[Candidate<'_>],
+) -> Vec<(usize, BadBlocksError)> {
+    let fault = |candidate: &Candidate<'_>| {
+        let device = &devices[candidate.id];
+        match bad_block_log(&Members, device, candidate.superblock) {
+            Err(BadBlockLogFault::Unusable(error)) => Some((candidate.id, error)),
+            _ => None,
+        }
+    };
+    candidates.iter().filter_map(fault).collect()
 }
 
 /// A plan's error with the devices' names.

@@ -10,7 +10,8 @@
 //!    role then comes from the freshest superblock: perhaps its failure was the event it missed.
 //! 3. A member whose own superblock calls the freshest one failed belongs to the other half of
 //!    an array that was split, and is left. So is one of as many events that the freshest calls failed,
-//!    and of equals it is the one that is called failed that does not vote.
+//!    and of equals it is the one that is called failed that does not vote. If each is called failed by another, nothing
+//!    tells which half is right, and the user has to prefer one.
 //! 4. Of two that claim one slot or one number the fresher is taken. A replacement claims the place beside
 //!    its slot's member; where there is none, the slot.
 //! 5. The array may start if its data is complete, if it lacks no member that the freshest
@@ -39,7 +40,8 @@
 //!   ended then, which the others could not yet say. mdadm leaves the others.
 //! - A raid1 that was stopped uncleanly with one copy complete takes what members under recovery have of it for
 //!   nothing, since no resync follows; under md it is read, and may differ.
-//! - Two equally fresh claimants of one slot are refused; mdadm takes the first (1.x).
+//! - Two equally fresh claimants of one slot are refused, and so are two halves of a split array that have seen as
+//!   many events; mdadm takes the first (1.x).
 
 mod absent;
 mod conclude;
@@ -53,7 +55,7 @@ use alloc::vec::Vec;
 
 use lapstrake_geometry::{Config, Geometry, GeometryError, Raid0Layout, Sector, Sectors, Slot};
 
-use crate::{Role, Superblock, Unsupported};
+use crate::{Role, Superblock, Unsupported, badblocks::BadBlocksError};
 
 pub use absent::record_absent;
 pub use conclude::assemble;
@@ -84,9 +86,24 @@ pub struct Options {
     pub ignore_unknown: bool,
     /// The layout of a raid0 that does not record one.
     pub raid0_layout: Option<Raid0Layout>,
+    /// Of the halves of a split array that have seen as many events, the one that this candidate belongs to.
+    pub prefer: Option<usize>,
+    /// Candidates whose superblocks give them a role that md does not know, and the slots whose members they are to be
+    /// taken for.
+    pub forced_roles: Vec<(usize, Slot)>,
+    /// Candidates that must not be written to, since it cannot be told which of their blocks are bad.
+    pub unusable_logs: Vec<(usize, BadBlocksError)>,
 }
 
 impl Options {
+    fn forced_role(&self, id: usize) -> Option<Slot> {
+        self.forced_roles.iter().find(|forced| forced.0 == id).map(|&(_, slot)| slot)
+    }
+
+    fn unusable_log(&self, id: usize) -> Option<&BadBlocksError> {
+        self.unusable_logs.iter().find(|unusable| unusable.0 == id).map(|(_, error)| error)
+    }
+
     /// What of a superblock cannot be acted upon, though the user may have asked to pass over it.
     pub(crate) fn unsupported(&self, sb: &Superblock) -> Option<Unsupported> {
         sb.unsupported().filter(|what| !(self.ignore_unknown && what.is_unknown()))
@@ -190,6 +207,15 @@ pub enum Reason {
         /// The slot that it may have held.
         perhaps: Option<Slot>,
     },
+    /// It was to be taken for a slot that the array does not have.
+    NoSuchSlot {
+        /// The slot.
+        slot: Slot,
+        /// How many there are.
+        raid_disks: u16,
+    },
+    /// Its bad-block log cannot be used.
+    BadBlockLog(BadBlocksError),
     /// It describes the array otherwise than the freshest superblock.
     Disagrees {
         /// md's name of the field.
@@ -243,6 +269,14 @@ pub enum Refusal {
     },
     /// The array has a journal, which is missing or stale.
     NoJournal,
+    /// Members that have seen as many events call each other failed: the array was split, and its parts were used
+    /// without each other.
+    Split {
+        /// The members of each part.
+        parts: Vec<Vec<usize>>,
+        /// Events that they have seen.
+        events: u64,
+    },
     /// Two devices claim one slot with equal right.
     Ambiguous {
         /// The slot.

@@ -626,7 +626,8 @@ impl Superblock {
     pub fn bitmap_room(&self) -> Option<Sectors> {
         let Sector(at) = self.bitmap_sector()?;
         let Self::V1(sb) = self else { return Some(Sectors(v090::BITMAP_SECTORS)) };
-        let log = self.badblock_log().map(|(Sector(log), _)| log);
+        // One without entries is given up for a bitmap that reaches over it, as by the kernel.
+        let log = self.badblock_log().map(|(Sector(log), _)| log).filter(|_| self.has_bad_blocks());
         let neighbours = [Some(sb.super_offset), Some(sb.data_offset), log];
         let next = neighbours.into_iter().flatten().filter(|&next| next > at).min();
         // Behind a superblock at the end md uses the rest of its 4 KiB.

@@ -158,7 +158,11 @@ impl<I: StartIo> BitmapSources<'_, I> {
     }
 
     fn freshest(&self) -> &Superblock {
-        self.superblocks[self.assembly.freshest].as_ref().expect("it is the freshest")
+        self.superblock(self.assembly.freshest)
+    }
+
+    fn superblock(&self, id: usize) -> &Superblock {
+        self.superblocks[id].as_ref().expect("it is in the array")
     }
 
     /// Whether the bitmap can be trusted.
@@ -187,8 +191,8 @@ impl<I: StartIo> BitmapSources<'_, I> {
         let beside = match (id, sb.is_lockless()) {
             (None, true) => return Err(unusable(BitmapError::Version { found: sb.version })),
             (None, false) => None,
-            (Some(_), true) => self.freshest().lockless_room(),
-            (Some(_), false) => self.freshest().bitmap_room(),
+            (Some(id), true) => self.superblock(id).lockless_room(),
+            (Some(id), false) => self.superblock(id).bitmap_room(),
         };
         let found = beside.map_or(room, |beside| room.min(beside.bytes()));
         if let Some(first) = sb.begin_use(Sectors::from_bytes(found)) {

@@ -29,6 +29,7 @@ mod nested;
 mod on_record;
 mod predict;
 mod replace;
+mod rescue;
 mod scan;
 mod scrub;
 mod serve;

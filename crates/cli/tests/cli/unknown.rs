@@ -10,7 +10,7 @@ use std::fs;
 const SUPERBLOCK: u64 = 4096;
 
 /// A RAID5 of three with known contents.
-fn array() -> (Lab, Vec<u8>) {
+pub fn array() -> (Lab, Vec<u8>) {
     array_with("")
 }
 
@@ -32,7 +32,7 @@ fn change(lab: &Lab, change: impl Fn(&mut v1::Superblock)) {
     }
 }
 
-fn change_one(lab: &Lab, name: &str, change: impl Fn(&mut v1::Superblock)) {
+pub fn change_one(lab: &Lab, name: &str, change: impl Fn(&mut v1::Superblock)) {
     let bytes = lab.read(name);
     let size = lapstrake_geometry::Sectors::from_bytes(bytes.len() as u64);
     let read = read_at(Version::V1_2, size, &bytes[SUPERBLOCK as usize..][..4096]).unwrap();

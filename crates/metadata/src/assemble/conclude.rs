@@ -19,7 +19,7 @@ pub fn assemble(
 ) -> Result<Assembly, AssembleError> {
     let uuid = which_array(candidates, options)?;
     let is_ours = |c: &&Candidate<'_>| c.superblock.set_uuid() == uuid && asked_for(c, options);
-    let freshest = freshest(candidates.iter().filter(is_ours))
+    let (freshest, parts) = freshest(candidates.iter().filter(is_ours), options.prefer)
         .ok_or(AssembleError::Nothing { candidates: candidates.len() })?;
     let verdicts = candidates.iter().map(|candidate| match is_ours(&candidate) {
         true => judge(candidate, freshest, options),
@@ -29,7 +29,22 @@ pub fn assemble(
         }),
     });
     let mut table = Table::new(freshest, candidates, verdicts.collect(), options)?;
-    let (forced, force_helps) = raise_if_needed(&mut table, options.force);
+    // One that could never have run by itself was not used without the others.
+    let usable = parts.into_iter().filter(|part| table.survives_with(part)).collect::<Vec<_>>();
+    match &usable[..] {
+        [] => {}
+        [part] if part.iter().any(|one| one.id == freshest.id) => {}
+        [part] => {
+            return assemble(candidates, &Options { prefer: Some(part[0].id), ..options.clone() });
+        }
+        _ => {
+            let ids = |part: &Vec<&Candidate<'_>>| part.iter().map(|one| one.id).collect();
+            let parts = usable.iter().map(ids).collect();
+            table.refusal = Some(Refusal::Split { parts, events: freshest.superblock.events() });
+        }
+    }
+    let (mut forced, force_helps) = raise_if_needed(&mut table, options.force);
+    forced.extend(table.of_unknown_role());
     table.measure()?;
     Ok(conclude(table, forced, force_helps, options))
 }
@@ -37,7 +52,7 @@ pub fn assemble(
 /// Raises stale members if data is missing without them, and it helps, and it may. Gives the
 /// indices of those raised, and whether it would help.
 fn raise_if_needed(table: &mut Table<'_>, force: bool) -> (Vec<usize>, bool) {
-    if table.enough() || table.ambiguous.is_some() {
+    if table.enough() || table.refusal.is_some() {
         return (Vec::new(), false);
     }
     let raised = force::raise(table);
@@ -125,7 +140,7 @@ fn start(
     options: &Options,
 ) -> Option<Refusal> {
     let Count { have, expected, empty, missing, .. } = count;
-    if let Some(refusal) = &table.ambiguous {
+    if let Some(refusal) = &table.refusal {
         return Some(refusal.clone());
     }
     if !table.enough() {

@@ -49,10 +49,12 @@ pub(super) fn which_array(
 }
 
 /// The one of most events that holds a slot and is whole, the first of equals, but one that another of
-/// them calls failed after that one. If none holds a slot, of all.
+/// them calls failed after that one. If none holds a slot, of all. If each is called failed by an equal, the preferred
+/// one, or else any, with the parts that they make up.
 pub(super) fn freshest<'a, 'b>(
     ours: impl Iterator<Item = &'a Candidate<'b>> + Clone,
-) -> Option<&'a Candidate<'b>> {
+    prefer: Option<usize>,
+) -> Option<(&'a Candidate<'b>, Vec<Vec<&'a Candidate<'b>>>)> {
     let votes = |c: &&Candidate<'_>| {
         matches!(c.superblock.role(), Role::Active(_)) && !c.superblock.is_replacement()
     };
@@ -61,7 +63,7 @@ pub(super) fn freshest<'a, 'b>(
         _ => Some(c),
     };
     let Some(most) = ours.clone().filter(votes).fold(None, first_of_most) else {
-        return ours.fold(None, first_of_most);
+        return ours.fold(None, first_of_most).map(|most| (most, Vec::new()));
     };
     // One under recovery may be new, and the others not know it yet.
     let is_whole = |c: &&Candidate<'_>| {
@@ -79,7 +81,34 @@ pub(super) fn freshest<'a, 'b>(
         }
         _ => false,
     };
-    equals.clone().find(|c| !is_called_failed(c)).or(Some(most))
+    if let Some(whole) = equals.clone().find(|c| !is_called_failed(c)) {
+        return Some((whole, Vec::new()));
+    }
+    if let Some(preferred) = equals.clone().find(|c| Some(c.id) == prefer) {
+        return Some((preferred, Vec::new()));
+    }
+    Some((most, parts(equals)))
+}
+
+/// Members that call none of their part failed, by parts.
+fn parts<'a, 'b: 'a>(
+    equals: impl Iterator<Item = &'a Candidate<'b>>,
+) -> Vec<Vec<&'a Candidate<'b>>> {
+    let mut parts: Vec<Vec<&Candidate<'_>>> = Vec::new();
+    let calls = |a: &Candidate<'_>, b: &Candidate<'_>| match b.superblock.role() {
+        Role::Active(slot) => calls_failed(a.superblock, b.superblock, slot),
+        _ => false,
+    };
+    for one in equals {
+        let agrees = |part: &&mut Vec<&Candidate<'_>>| {
+            part.iter().all(|other| !calls(one, other) && !calls(other, one))
+        };
+        match parts.iter_mut().find(agrees) {
+            Some(part) => part.push(one),
+            None => parts.push(vec![one]),
+        }
+    }
+    parts
 }
 
 /// Whether a superblock does not have another one, which says that it holds `slot`, there.
@@ -97,6 +126,9 @@ pub(super) fn judge(
     if let Some(reason) = unfit(sb, fresh, options) {
         return Verdict::Left(reason);
     }
+    if let Some(error) = options.unusable_log(candidate.id) {
+        return Verdict::Left(Reason::BadBlockLog(error.clone()));
+    }
     match sb.role() {
         Role::Active(_) if candidate.id == freshest.id => in_slot(sb, sb.role()),
         Role::Active(slot) if sb.is_replacement() => judge_replacement(candidate, slot, freshest),
@@ -107,8 +139,23 @@ pub(super) fn judge(
         Role::Faulty => Verdict::Left(Reason::Faulty),
         Role::Journal => judge_journal(sb, fresh),
         role @ Role::Unknown(_) => {
-            Verdict::Left(Reason::UnknownRole { role, perhaps: role.perhaps(fresh.raid_disks()) })
+            judge_unknown(sb, role, options.forced_role(candidate.id), fresh)
         }
+    }
+}
+
+/// The verdict on one whose role md does not know; the user may say whose place it is.
+fn judge_unknown(sb: &Superblock, role: Role, forced: Option<Slot>, fresh: &Superblock) -> Verdict {
+    let (events, freshest, raid_disks) = (sb.events(), fresh.events(), fresh.raid_disks());
+    match forced {
+        None => Verdict::Left(Reason::UnknownRole { role, perhaps: role.perhaps(raid_disks) }),
+        Some(slot) if slot.0 >= raid_disks => {
+            Verdict::Left(Reason::NoSuchSlot { slot, raid_disks })
+        }
+        Some(_) if events.saturating_add(EVENT_MARGIN) < freshest => {
+            Verdict::Left(Reason::Stale { events, freshest })
+        }
+        Some(slot) => Verdict::Taken { slot, recovering: sb.recovery_offset() },
     }
 }
 

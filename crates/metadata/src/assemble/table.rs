@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use lapstrake_geometry::{Config, Geometry, Layout, Level, Raid0Layout, Sectors, Slot};
 
 use super::{AssembleError, Candidate, Options, Reason, Refusal, Verdict};
-use crate::{Superblock, Unsupported};
+use crate::{Role, Superblock, Unsupported};
 
 pub(super) struct Table<'a> {
     pub(super) freshest: &'a Candidate<'a>,
@@ -16,8 +16,8 @@ pub(super) struct Table<'a> {
     pub(super) config: Config,
     /// None as long as it depends on members that are missing.
     pub(super) geometry: Option<Geometry>,
-    /// Two that claim one slot with equal right.
-    pub(super) ambiguous: Option<Refusal>,
+    /// Nothing tells which of two is right.
+    pub(super) refusal: Option<Refusal>,
 }
 
 impl<'a> Table<'a> {
@@ -31,7 +31,7 @@ impl<'a> Table<'a> {
         let config = config(freshest.superblock, options)
             .map_err(|what| AssembleError::Unsupported { id: freshest.id, what })?;
         let mut table =
-            Self { freshest, candidates, verdicts, config, geometry: None, ambiguous: None };
+            Self { freshest, candidates, verdicts, config, geometry: None, refusal: None };
         if table.config.level.has_redundancy() {
             table.geometry = Some(table.lay_out()?);
         }
@@ -61,7 +61,7 @@ impl<'a> Table<'a> {
         let (rank_a, rank_b) =
             ((slot_a.is_some(), a.superblock.events()), (slot_b.is_some(), b.superblock.events()));
         if let Some(slot) = one_slot.filter(|_| rank_a == rank_b) {
-            self.ambiguous = Some(Refusal::Ambiguous { slot, ids: [a.id, b.id] });
+            self.refusal = Some(Refusal::Ambiguous { slot, ids: [a.id, b.id] });
         }
         let (by, loser) = if rank_b > rank_a { (b.id, earlier) } else { (a.id, later) };
         let dev_number = self.candidates[loser].superblock.dev_number();
@@ -125,6 +125,13 @@ impl<'a> Table<'a> {
         holders.map(|holder| holder.filter(|&i| self.is_in_sync(i))).collect()
     }
 
+    /// Members whose own superblocks do not say that they are members.
+    pub(super) fn of_unknown_role(&self) -> Vec<usize> {
+        let is_unknown =
+            |&i: &usize| matches!(self.candidates[i].superblock.role(), Role::Unknown(_));
+        self.holders().into_iter().flatten().filter(is_unknown).collect()
+    }
+
     /// The journal, as an index into `candidates`.
     pub(super) fn journal(&self) -> Option<usize> {
         self.verdicts.iter().position(|verdict| *verdict == Verdict::Journal)
@@ -142,6 +149,12 @@ impl<'a> Table<'a> {
             Some(geometry) => geometry.survives(|slot| in_sync[slot.index()].is_some()),
             None => in_sync.iter().all(Option::is_some),
         }
+    }
+
+    /// Whether all data can be read from these members alone.
+    pub(super) fn survives_with(&self, members: &[&Candidate<'_>]) -> bool {
+        let holds = |slot| members.iter().any(|one| one.superblock.role() == Role::Active(slot));
+        self.geometry.as_ref().is_some_and(|geometry| geometry.survives(holds))
     }
 
     /// The fewest members that can be enough.

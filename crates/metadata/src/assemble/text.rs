@@ -113,9 +113,19 @@ impl Reason {
                     perhaps.map_or_else(String::new, |slot| format!(" (perhaps slot {})", slot.0));
                 format!(
                     "its superblock gives it the {role}{slot}, which md does not write; it may hold a member's data, so \
-                     it is neither read nor written"
+                     it is neither read nor written; --force-role DEVICE=SLOT takes it for that slot's member"
                 )
             }
+            Self::NoSuchSlot { slot, raid_disks } => {
+                format!(
+                    "it was to be taken for {slot}, but the array has {raid_disks} slots, from 0"
+                )
+            }
+            Self::BadBlockLog(error) => format!(
+                "its bad-block log cannot be used: {error}; it would be written without knowing what of it is bad, so \
+                 nothing was written to it; --read-only and --overlay read it, `lapstrake serve --update force-no-bbl` \
+                 does away with the log"
+            ),
             Self::Unsupported(what) => what.describe(),
         }
     }
@@ -185,6 +195,19 @@ impl Refusal {
                  reading; `lapstrake serve --force --without-journal` starts it for writing, and gives \
                  the journal and what only it holds up for good"
                     .to_string()
+            }
+            Self::Split { parts, events } => {
+                let part = |ids: &Vec<usize>| {
+                    ids.iter().map(|&id| name(id)).collect::<Vec<_>>().join(" and ")
+                };
+                let each: Vec<_> = parts.iter().map(part).collect();
+                format!(
+                    "the array was split, and its parts were used without each other: {}, which call each other failed \
+                     and have seen as many events, {events}. What was written since is on one part only. Read each, by \
+                     giving only its members, then use --prefer with a member of the one to go on with: the others are \
+                     out of date then",
+                    each.join(" against ")
+                )
             }
             Self::Ambiguous { slot, ids: [first, second] } => format!(
                 "{} and {} both claim {slot}, and are equally fresh. Leave one of them out",

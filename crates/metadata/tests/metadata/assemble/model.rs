@@ -268,6 +268,8 @@ pub fn verdict_word(verdict: &Verdict) -> String {
             Reason::Disagrees { .. } => "differs",
             Reason::TooSmall { .. } => "small",
             Reason::Unsupported(_) => "unsupported",
+            Reason::UnknownRole { .. } | Reason::NoSuchSlot { .. } => "role",
+            Reason::BadBlockLog(_) => "log",
             other => panic!("{other:?}"),
         }
         .into(),
@@ -283,6 +285,7 @@ pub fn start_word(start: &Result<(), Refusal>) -> &'static str {
         Err(Refusal::NewlyDegraded { .. }) => "new",
         Err(Refusal::NoJournal) => "journal",
         Err(Refusal::Ambiguous { .. }) => "two",
+        Err(Refusal::Split { .. }) => "halves",
         Err(other) => panic!("{other:?}"),
     }
 }

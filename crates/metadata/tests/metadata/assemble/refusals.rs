@@ -286,3 +286,27 @@ fn any_mixture_is_decided() {
         };
     });
 }
+
+#[test]
+fn halves_of_as_many_events_are_refused_whatever_their_order() {
+    let raid6 = Array::new(Version::V1_2, Level::Raid6, 4);
+    let members = raid6.members("5!2!3 5!2!3 5!0!1 5!0!1");
+    let turned: Vec<_> = members.iter().rev().cloned().collect();
+    let of = |prefer| Options { run: true, prefer, ..Options::default() };
+    for members in [&members, &turned] {
+        let start = decide(members, &of(None)).unwrap().start;
+        let Err(Refusal::Split { mut parts, events: 5 }) = start else { panic!("{start:?}") };
+        parts.iter_mut().for_each(|part| part.sort());
+        parts.sort();
+        assert_eq!(parts, [[0, 1], [2, 3]]);
+        for (prefer, taken) in [(0, [0, 1]), (3, [2, 3])] {
+            let assembly = decide(members, &of(Some(prefer))).unwrap();
+            assert_eq!(assembly.start, Ok(()));
+            assert_eq!(assembly.members.iter().flatten().collect::<Vec<_>>(), taken.each_ref());
+        }
+    }
+    // The other half is one event ahead: it is the fresher.
+    let ahead = raid6.members("5!2!3 5!2!3 6!0!1 6!0!1");
+    let assembly = decide(&ahead, &of(Some(0))).unwrap();
+    assert_eq!(assembly.members, [None, None, Some(2), Some(3)]);
+}

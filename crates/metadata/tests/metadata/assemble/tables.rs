@@ -89,8 +89,8 @@ fn halves_of_a_split_array_are_not_joined() {
                 ("20!1 22!0", "split 1: ok", "=", "="),
                 ("22!1 20!0", "0 split: ok", "=", "="),
                 ("22!1 21!0", "0 split: ok", "=", "="),
-                ("22!1 22!0", "0 split: ok", "=", "="),
-                ("22?1 22?0", "0 split: ok", "=", "="),
+                ("22!1 22!0", "0 split: halves", "=", "="),
+                ("22?1 22?0", "0 split: halves", "=", "="),
                 ("22!1 10", "0 stale: ok", "=", "="),
             ],
         );
@@ -103,7 +103,7 @@ fn halves_of_a_split_array_are_not_joined() {
         );
         hold(
             Array::new(version, Level::Raid6, 4),
-            &[("20!2!3 20!2!3 20!0!1 20!0!1", "0 1 split split: ok", "=", "=")],
+            &[("20!2!3 20!2!3 20!0!1 20!0!1", "0 1 split split: halves", "=", "=")],
         );
     }
 }
