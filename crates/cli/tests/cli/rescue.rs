@@ -77,7 +77,7 @@ fn a_bitmap_may_reach_over_a_bad_block_log_without_entries() {
     for name in ["m0", "m1"] {
         // The bitmap's superblock is 256 bytes; its bits go on to where the log is said to be.
         change_one(&lab, name, |sb| {
-            let offset = sb.bitmap_offset.cast_signed();
+            let offset = sb.bitmap_offset as i32;
             (sb.bblog_offset, sb.bblog_size) = (offset + 1, 8);
         });
     }
@@ -88,9 +88,7 @@ fn a_bitmap_may_reach_over_a_bad_block_log_without_entries() {
     let detail = lab.run("detail data --json").ok().json();
     assert_eq!(detail["bitmap"]["place"], "internal", "{detail}");
     server.stop();
-    lab.run("cat -o out m1").code.eq(&0).then_some(()).unwrap_or_else(|| {
-        lab.run("cat --degraded -o out m1").ok();
-    });
+    lab.run("cat --degraded -o out m1").ok();
     assert!(lab.read("out") == contents);
 }
 

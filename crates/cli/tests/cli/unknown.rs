@@ -32,7 +32,7 @@ fn change(lab: &Lab, change: impl Fn(&mut v1::Superblock)) {
     }
 }
 
-pub fn change_one(lab: &Lab, name: &str, change: impl Fn(&mut v1::Superblock)) {
+pub fn change_one(lab: &Lab, name: &str, mut change: impl FnMut(&mut v1::Superblock)) {
     let bytes = lab.read(name);
     let size = lapstrake_geometry::Sectors::from_bytes(bytes.len() as u64);
     let read = read_at(Version::V1_2, size, &bytes[SUPERBLOCK as usize..][..4096]).unwrap();
