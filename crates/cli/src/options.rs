@@ -132,7 +132,7 @@ pub fn near(given: &str, known: &[&str]) -> String {
 
 /// Reads a size in bytes where a bare number is KiB, as in mdadm.
 pub fn kib(text: &str) -> Result<u64, String> {
-    let is_bare = text.bytes().last().is_some_and(|byte| byte.is_ascii_digit());
+    let is_bare = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let text = if is_bare { format!("{text}K") } else { text.to_owned() };
     parse_size(&text).map_err(|error| error.to_string())
 }

@@ -19,12 +19,12 @@ fn a_mirror_whose_content_is_a_member_is_served_again() {
         lab.run(&format!("create outer -l1 -e {version} --bitmap none --assume-clean m0 m1")).ok();
         a_second();
         let server = lab.serve("m0 m1 --name outer");
-        lab.file("inner", server.facts["array_bytes"].as_u64().unwrap());
-        lab.run("create inner -l1 -n1 --force inner").ok();
-        let inner = lab.serve("inner --name inner");
+        lab.file("content.img", server.facts["array_bytes"].as_u64().unwrap());
+        lab.run("create inner -l1 -n1 --force content.img").ok();
+        let inner = lab.serve("content.img --name inner");
         lab.fill(&inner, &pattern(5, 1 << 20));
         inner.stop();
-        let content = lab.read("inner");
+        let content = lab.read("content.img");
         lab.fill(&server, &content);
         server.stop();
 
