@@ -46,13 +46,13 @@ impl Reader {
     /// One who has nothing but the command.
     fn of(page: &str) -> Self {
         let lab = Lab::new(&[]);
-        for directory in ["bin", "home"] {
+        for directory in ["bin", "home", "home/tmp"] {
             fs::create_dir(lab.path(directory)).unwrap();
         }
         // The build may lie where an ordinary user cannot look.
         fs::copy(env!("CARGO_BIN_EXE_lapstrake"), lab.path("bin/lapstrake")).unwrap();
         if is_root() {
-            for name in [".", "home"] {
+            for name in [".", "home", "home/tmp"] {
                 std::os::unix::fs::chown(lab.path(name), Some(NOBODY), Some(NOBODY)).unwrap();
             }
         }
@@ -67,6 +67,8 @@ impl Reader {
         bash.env("PATH", format!("{}:{path}", self.lab.path("bin").display()))
             .env("LAPSTRAKE_RUN_DIR", self.lab.path("home/run"))
             .env("HOME", self.lab.path("home"))
+            // A plan works in a directory there that goes by its name, and the same page is followed by others.
+            .env("TMPDIR", self.lab.path("home/tmp"))
             .current_dir(self.lab.path("home"));
         if is_root() {
             bash.uid(NOBODY).gid(NOBODY);
