@@ -31,7 +31,11 @@ const CRATES: [(&str, &[&str]); 17] = [
     ("lapstrake-export", &["lapstrake-host"]),
     ("lapstrake-lab", &["lapstrake-host", "lapstrake-sim", "lapstrake-model", "lapstrake-stats"]),
     ("lapstrake", &["lapstrake-host"]),
-    ("lapstrake-cli", &["lapstrake", "lapstrake-lab", "lapstrake-export"]),
+    ("lapstrake-deduce", &["lapstrake-geometry", "lapstrake-parity"]),
+    (
+        "lapstrake-cli",
+        &["lapstrake", "lapstrake-deduce", "lapstrake-lab", "lapstrake-export"],
+    ),
 ];
 
 /// Tools, which nothing of ours imports and which import nothing of ours but the list of what is not run.

@@ -1,0 +1,167 @@
+//! What parity and copies say of a hypothesis: relations between sectors that hold or do not.
+//!
+//! Only rows in which something lies are asked. That a relation holds there by chance is out of the question but for
+//! data that repeat themselves; that it fails is possible in an array that was never synced, or was damaged.
+
+use crate::hypothesis::Hypothesis;
+use crate::sample::{Row, Samples};
+use lapstrake_geometry::{Content, Geometry, Parity, Sector, Slot, StripeRole};
+use lapstrake_parity::gf;
+
+type Bytes = [u8; 512];
+
+/// How many relations were tried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Relations {
+    /// They hold.
+    pub held: u32,
+    /// They do not.
+    pub failed: u32,
+}
+
+impl Relations {
+    fn count(&mut self, holds: bool) {
+        let counter = if holds { &mut self.held } else { &mut self.failed };
+        *counter += 1;
+    }
+
+    /// As a logarithm of odds against devices that have nothing to do with each other.
+    pub(crate) fn weight(self) -> f64 {
+        let (held, failed) = (f64::from(self.held), f64::from(self.failed));
+        // An array that is in sync everywhere, or one of which some parts never were.
+        3.0 * held + f64::max(-4.6 * failed, -3.0 - 0.7 * failed)
+    }
+
+    /// Per cent that hold.
+    #[must_use]
+    pub fn percent(self) -> f64 {
+        100.0 * f64::from(self.held) / f64::from((self.held + self.failed).max(1))
+    }
+}
+
+/// Tries what a hypothesis says of the rows.
+pub(crate) fn relations(samples: &Samples<'_>, hypothesis: &Hypothesis, most: usize) -> Relations {
+    let mut found = Relations::default();
+    let every = samples.rows.len().div_ceil(most.max(1)).max(1);
+    for row in samples.rows.iter().step_by(every) {
+        let Some(inside) = row.at.checked_sub(hypothesis.data_offset) else { continue };
+        let sector = Sector(inside / 512);
+        match &hypothesis.geometry {
+            Geometry::Parity(parity) => {
+                if sector.0 < parity.used().0 {
+                    of_stripe(hypothesis, parity, row, sector, &mut found);
+                }
+            }
+            Geometry::Mirror(_) | Geometry::Raid10(_) => {
+                of_copies(samples, hypothesis, row, sector, &mut found);
+            }
+            Geometry::Linear(_) | Geometry::Raid0(_) => {}
+        }
+    }
+    found
+}
+
+fn is_rich(bytes: &Bytes) -> bool {
+    bytes.iter().any(|byte| *byte != bytes[0])
+}
+
+/// Copies of what lies in this row equal each other, wherever they are.
+fn of_copies(
+    samples: &Samples<'_>,
+    hypothesis: &Hypothesis,
+    row: &Row,
+    sector: Sector,
+    found: &mut Relations,
+) {
+    let size = hypothesis.geometry.array_sectors();
+    for (slot, device) in hypothesis.order.iter().enumerate() {
+        let Some(own) = device.and_then(|device| row.sectors[device].as_ref()) else { continue };
+        let content = hypothesis.geometry.content(Slot(slot as u16), sector);
+        let Content::Data(address) = content else { continue };
+        if address.0 >= size.0 {
+            continue;
+        }
+        let mut homes = hypothesis.homes(address.bytes());
+        // Each set of copies once, by its first one.
+        if homes.next().map(|(first, _)| Some(first)) != Some(*device) {
+            continue;
+        }
+        for (other, at) in homes {
+            let theirs = match at == row.at {
+                true => row.sectors[other].clone(),
+                false => samples.sector(other, at),
+            };
+            let Some(theirs) = theirs else { continue };
+            if is_rich(own) || is_rich(&theirs) {
+                found.count(*own == theirs);
+            }
+        }
+    }
+}
+
+/// A stripe's sectors by what they are.
+struct Stripe<'a> {
+    p: Option<&'a Bytes>,
+    q: Option<&'a Bytes>,
+    /// With their powers of g.
+    data: Vec<(u8, Option<&'a Bytes>)>,
+}
+
+fn of_stripe(
+    hypothesis: &Hypothesis,
+    parity: &Parity,
+    row: &Row,
+    sector: Sector,
+    found: &mut Relations,
+) {
+    let stripe_no = parity.stripe_at(sector).0;
+    let mut stripe = Stripe { p: None, q: None, data: Vec::new() };
+    for (slot, device) in hypothesis.order.iter().enumerate() {
+        let bytes = device.and_then(|device| row.sectors[device].as_deref());
+        match parity.role(stripe_no, Slot(slot as u16)) {
+            StripeRole::P => stripe.p = bytes,
+            StripeRole::Q => stripe.q = bytes,
+            StripeRole::Data(index) => {
+                stripe.data.push((parity.q_exponent(stripe_no, index), bytes));
+            }
+        }
+    }
+    let present = stripe.data.iter().filter_map(|(_, bytes)| *bytes);
+    if present.chain(stripe.p).chain(stripe.q).filter(|bytes| is_rich(bytes)).count() < 2 {
+        return;
+    }
+    stripe.check(parity.parity_disks() == 2, found);
+}
+
+impl Stripe<'_> {
+    fn check(&self, has_q: bool, found: &mut Relations) {
+        let lost = self.data.iter().filter(|(_, bytes)| bytes.is_none()).count();
+        if lost > 1 || lost == 1 && self.p.is_none() {
+            return;
+        }
+        // The exclusive or of P and all data: zero, or the one that is not there.
+        let mut rest = self.p.copied();
+        if let Some(rest) = &mut rest {
+            for bytes in self.data.iter().filter_map(|(_, bytes)| *bytes) {
+                rest.iter_mut().zip(bytes).for_each(|(to, from)| *to ^= from);
+            }
+            if lost == 0 {
+                found.count(*rest == [0; 512]);
+            }
+        }
+        if let (true, Some(q)) = (has_q, self.q) {
+            let lost = rest.unwrap_or([0; 512]);
+            found.count(self.syndrome(&lost) == *q);
+        }
+    }
+
+    fn syndrome(&self, lost: &Bytes) -> Bytes {
+        let mut sum = [0; 512];
+        for (power, bytes) in &self.data {
+            let factor = gf::exp(*power);
+            let bytes = bytes.unwrap_or(lost);
+            sum.iter_mut().zip(bytes).for_each(|(to, from)| *to ^= gf::mul(factor, *from));
+        }
+        sum
+    }
+}

@@ -1,0 +1,1 @@
+//! Arrays of one's own making.
