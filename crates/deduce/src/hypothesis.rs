@@ -16,6 +16,17 @@ pub(crate) struct Hypothesis {
     pub(crate) order: Vec<Option<usize>>,
 }
 
+/// Whether a structure lies where a hypothesis has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fit {
+    /// In all copies.
+    Placed,
+    /// In one copy, while another was seen to hold something else.
+    CopyLacks,
+    /// Not at all.
+    Misplaced,
+}
+
 /// Data offsets that mdadm chooses itself, or did once, bytes: 0.90 and 1.0; 1.1; 1.2 from the first version to now.
 const USUAL_OFFSETS: [u64; 11] = [
     0,
@@ -55,12 +66,22 @@ impl Hypothesis {
         })
     }
 
-    /// Whether one of the places at which it was seen is right.
-    pub(crate) fn explains(&self, group: &Group, start: u64) -> bool {
-        group
-            .claims
-            .iter()
-            .any(|claim| self.homes(start + claim).any(|home| group.places.contains(&home)))
+    /// How well it explains that a structure was seen where it was.
+    pub(crate) fn fit(&self, group: &Group, start: u64) -> Fit {
+        let mut best = Fit::Misplaced;
+        for claim in &group.claims {
+            let (mut seen, mut all) = (0, 0);
+            for home in self.homes(start.saturating_add(*claim)) {
+                all += 1;
+                seen += usize::from(group.places.contains(&home));
+            }
+            match seen {
+                0 => {}
+                seen if seen == all => return Fit::Placed,
+                _ => best = Fit::CopyLacks,
+            }
+        }
+        best
     }
 
     /// Members that are not there.

@@ -4,7 +4,7 @@
 //! have to, and how many relations of parity and copies hold. Each structure in a wrong place counts against one. Those
 //! that give the same array byte for byte are one candidate.
 
-use crate::hypothesis::Hypothesis;
+use crate::hypothesis::{Fit, Hypothesis};
 use crate::linear;
 use crate::relation::{Relations, relations};
 use crate::sample::Samples;
@@ -24,6 +24,8 @@ const SIFTED_ROWS: usize = 12;
 const JUDGED_ROWS: usize = 96;
 /// What a structure in the wrong place counts against a hypothesis, as a logarithm of odds.
 const MISPLACED: f64 = 3.0;
+/// What a structure that not all copies have counts against it: a mirror's half may be out of date.
+const COPY_LACKS: f64 = 1.5;
 /// More is never claimed: the true array may be one that is not among the hypotheses.
 const PROBABILITY_MAX: f64 = 0.999;
 /// A candidate that is told with confidence has at least this probability,
@@ -79,19 +81,22 @@ impl<'a> Jury<'a> {
     }
 
     fn judge(&self, hypothesis: Hypothesis, start: u64, rows: usize) -> Judged {
-        let explains = |groups: &[&Group], start| {
-            groups.iter().filter(|group| hypothesis.explains(group, start)).count()
-        };
-        let placed = explains(&self.groups, start);
-        let around = if start > 0 { explains(&self.around, 0) } else { 0 };
-        let structures = self.groups.len() + self.around.len();
+        let mut fits: Vec<Fit> = self.groups.iter().map(|g| hypothesis.fit(g, start)).collect();
+        fits.extend(self.around.iter().map(|group| match start {
+            0 => Fit::Misplaced,
+            _ => hypothesis.fit(group, 0),
+        }));
+        let structures = fits.len();
+        let count = |fit: Fit| fits.iter().filter(|found| **found == fit).count();
+        let (misplaced, lacking) = (count(Fit::Misplaced), count(Fit::CopyLacks));
         let relations = relations(self.samples, &hypothesis, rows);
-        let misplaced = (structures - placed - around) as f64;
-        let score = hypothesis.prior() + relations.weight() - MISPLACED * misplaced;
+        let score = hypothesis.prior() + relations.weight()
+            - MISPLACED * misplaced as f64
+            - COPY_LACKS * lacking as f64;
         Judged {
             hypothesis,
             start,
-            placed: placed + around,
+            placed: structures - misplaced,
             structures,
             relations,
             score,
@@ -135,7 +140,7 @@ fn of_volume(samples: &Samples<'_>, lead: &Seen, seen: &[Seen]) -> Vec<Judged> {
         }
     }
     for &start in starts.iter().filter(|_| samples.devices() > 1) {
-        if let Some(hypothesis) = linear::hypothesis(samples, &sifter.groups, start) {
+        for hypothesis in linear::hypotheses(samples, &sifter.groups, start) {
             sifted.push(sifter.judge(hypothesis, start, SIFTED_ROWS));
         }
     }

@@ -4,6 +4,7 @@
 //! some rows: sectors at one place of all devices, for what parity and copies say. All else is forgotten at once, so
 //! memory is bounded whatever the size of the devices.
 
+use crate::crc32c;
 use crate::source::{Source, Unreadable};
 use crate::volume;
 use std::cell::RefCell;
@@ -43,6 +44,8 @@ pub(crate) struct Samples<'a> {
     sources: &'a [&'a dyn Source],
     pub(crate) kept: Vec<Kept>,
     pub(crate) rows: Vec<Row>,
+    /// Checksums of blocks: device, byte, CRC-32C before its last inversion.
+    pub(crate) sums: Vec<(usize, u64, u32)>,
     pub(crate) unreadable: Vec<Unreadable>,
     pub(crate) bytes_read: u64,
     /// Where each device's first byte other than zero was seen.
@@ -91,6 +94,7 @@ impl<'a> Samples<'a> {
             sources,
             kept: Vec::new(),
             rows: Vec::new(),
+            sums: Vec::new(),
             unreadable: Vec::new(),
             bytes_read: 0,
             first_data: vec![None; sources.len()],
@@ -146,6 +150,7 @@ impl<'a> Samples<'a> {
             let at = start + (index * BLOCK) as u64;
             let Some(first) = block.iter().position(|byte| *byte != 0) else { continue };
             self.first_data[device].get_or_insert(at + first as u64);
+            self.sums.push((device, at, crc32c::forward(!0, block)));
             let Some(interest) = volume::is_of_interest(block) else { continue };
             // Superblocks and the like are few, and all are wanted.
             if !interest.is_rare {

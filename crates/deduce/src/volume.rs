@@ -77,6 +77,7 @@ pub(crate) enum Structure {
     InodeTable,
     Directory,
     Node,
+    Data,
 }
 
 /// Places in the volume at which it may lie; mostly one.
@@ -125,6 +126,9 @@ pub(crate) fn is_of_interest(block: &[u8]) -> Option<Interest> {
     if btrfs::is_superblock(block) || btrfs::is_chunk_leaf(block) {
         return Some(Interest { is_rare: true, is_long: true });
     }
+    if btrfs::is_sum_leaf(block) {
+        return Some(Interest { is_rare: false, is_long: true });
+    }
     let is_common = ext::is_of_interest(block)
         || xfs::is_block(block)
         || btrfs::is_node(block)
@@ -152,7 +156,7 @@ pub(crate) fn find(samples: &Samples<'_>) -> Vec<Seen> {
     let kept = &samples.kept;
     let mut seen = ext::find(samples);
     seen.extend(xfs::find(kept));
-    seen.extend(btrfs::find(kept));
+    seen.extend(btrfs::find(samples));
     seen.extend(other::find(samples));
     seen.retain(|seen| !seen.groups.is_empty());
     seen.sort_by_key(|seen| std::cmp::Reverse(seen.groups.len()));

@@ -7,14 +7,18 @@
 
 use super::{Claims, Finding, Seen, Structure, Volume, VolumeKind, finding, grouped};
 use crate::bytes::{has, id, le16, le32, le64};
-use crate::sample::Kept;
-use std::collections::BTreeMap;
+use crate::sample::{BLOCK, Samples};
+use std::collections::{BTreeMap, HashMap};
 
 const MAGIC: &[u8] = b"_BHRfS_M";
 const SUPERBLOCKS: [u64; 3] = [64 << 10, 64 << 20, 256 << 30];
 const HEADER: usize = 101;
 const CHUNK_TREE: u64 = 3;
 const CHUNK_ITEM: u8 = 228;
+const SUM_TREE: u64 = 7;
+const SUM_ITEM: u8 = 128;
+/// Checksums of data that are looked for.
+const SUMS_MAX: usize = 20_000;
 
 /// From where in the address space: how long, and where its copies begin on the device.
 type Chunks = BTreeMap<u64, (u64, Vec<u64>)>;
@@ -33,6 +37,27 @@ pub(super) fn is_node(block: &[u8]) -> bool {
 
 pub(super) fn is_chunk_leaf(block: &[u8]) -> bool {
     is_node(block) && le64(block, 88) == CHUNK_TREE && block[100] == 0
+}
+
+pub(super) fn is_sum_leaf(block: &[u8]) -> bool {
+    is_node(block) && le64(block, 88) == SUM_TREE && block[100] == 0
+}
+
+/// Addresses of data blocks by their checksums, which a leaf of the checksum tree lists.
+fn sums(leaf: &[u8], most: usize, found: &mut HashMap<u32, u64>) {
+    for index in 0..le32(leaf, 96).min(1000) as usize {
+        let item = HEADER + 25 * index;
+        let data = HEADER + le32(leaf, item + 17) as usize;
+        let bytes = leaf.get(data..data + le32(leaf, item + 21) as usize).unwrap_or_default();
+        if leaf.get(item + 8) != Some(&SUM_ITEM) {
+            continue;
+        }
+        for (block, sum) in bytes.chunks_exact(4).enumerate().take(most - found.len().min(most)) {
+            let address = le64(leaf, item + 9).saturating_add(block as u64 * BLOCK as u64);
+            // Blocks with the same contents tell nothing.
+            found.entry(le32(sum, 0)).and_modify(|known| *known = u64::MAX).or_insert(address);
+        }
+    }
 }
 
 /// Reads a chunk item: its length, and what of the bytes it takes.
@@ -78,7 +103,8 @@ fn places(chunks: &Chunks, address: u64) -> Claims {
     copies.iter().filter(|_| is_inside).map(|copy| copy + inside).collect()
 }
 
-pub(super) fn find(kept: &[Kept]) -> Vec<Seen> {
+pub(super) fn find(samples: &Samples<'_>) -> Vec<Seen> {
+    let kept = &samples.kept;
     let mut volumes: BTreeMap<[u8; 16], (u64, Chunks, Vec<Finding>)> = BTreeMap::new();
     for kept in kept.iter().filter(|kept| is_superblock(&kept.bytes)) {
         let sb = &kept.bytes;
@@ -101,6 +127,17 @@ pub(super) fn find(kept: &[Kept]) -> Vec<Seen> {
             let claims = places(&chunks, le64(&node.bytes, 48));
             if !claims.is_empty() {
                 findings.push(finding(node, 0, Structure::Node, claims));
+            }
+        }
+        let mut by_sum = HashMap::new();
+        for leaf in nodes().filter(|kept| is_sum_leaf(&kept.bytes)) {
+            sums(&leaf.bytes, SUMS_MAX, &mut by_sum);
+        }
+        for (device, at, sum) in samples.sums.iter().copied() {
+            let address = by_sum.get(&!sum).filter(|address| **address != u64::MAX);
+            let claims = address.map(|address| places(&chunks, *address));
+            if let Some(claims) = claims.filter(|claims| !claims.is_empty()) {
+                findings.push(Finding { device, at, structure: Structure::Data, claims });
             }
         }
         let volume = Volume { kind: VolumeKind::Btrfs, id: uuid, bytes, inner: Vec::new() };

@@ -6,6 +6,8 @@
 //!
 //! Source: the kernel's `Documentation/filesystems/ext4`.
 
+mod links;
+
 use super::{Finding, Seen, Structure, Volume, VolumeKind, finding, grouped, one};
 use crate::bytes::{has, id, le16, le32};
 use crate::crc32c;
@@ -109,7 +111,9 @@ pub(super) fn is_superblock(block: &[u8]) -> bool {
 
 pub(super) fn is_of_interest(block: &[u8]) -> bool {
     let is_inode = block.chunks_exact(INODE).any(is_inode);
-    is_inode || block.chunks_exact(1024).any(|part| directory(part).is_some())
+    is_inode
+        || block.chunks_exact(1024).any(|part| directory(part).is_some())
+        || links::is_table(block)
 }
 
 /// A used inode with room for a checksum.
@@ -227,6 +231,8 @@ pub(super) fn find(samples: &Samples<'_>) -> Vec<Seen> {
         if sb.has_checksums && sb.inode_bytes == INODE as u64 {
             let directories = inodes(&samples.kept, &sb, &tables, &mut findings);
             blocks_of(&samples.kept, &sb, &directories, &mut findings);
+        } else {
+            links::find(&samples.kept, &sb, &tables, &mut findings);
         }
         let bytes = sb.blocks * sb.block;
         let volume = Volume { kind: VolumeKind::Ext, id: sb.uuid, bytes, inner: Vec::new() };

@@ -268,7 +268,8 @@ mod tests {
         let text = b"extent_size = 8192\n pe_start = 2048\n stripes = [\n\"pv0\", 3\n]\n";
         let mut disk = vec![0u8; 128 << 10];
         disk[..text.len()].copy_from_slice(text);
-        let samples = Samples::read(&[&disk], u64::MAX, |_, _| {});
+        let sources: [&dyn crate::Source; 1] = [&disk];
+        let samples = Samples::read(&sources, u64::MAX, |_, _| {});
         assert_eq!(volumes(&samples, 0, 0), [(2048 + 3 * 8192) << 9]);
     }
 }

@@ -37,23 +37,30 @@ const RECIPES: [(&str, u64, &str); 10] = [
     ("vfat", 64, "mkfs.vfat -F 32 IMAGE"),
 ];
 
-static ALL: LazyLock<Vec<Image>> = LazyLock::new(|| {
+static FILES: LazyLock<TempDir> = LazyLock::new(|| {
     let dir = tempfile::tempdir().unwrap();
-    let files = dir.path().join("files");
-    fill(&files);
-    RECIPES
-        .iter()
-        .filter_map(|(name, mib, recipe)| make(&dir, &files, name, *mib, recipe))
-        .collect()
+    fill(dir.path());
+    dir
 });
 
-/// Those that this machine can make.
-pub fn all() -> &'static [Image] {
-    &ALL
+static IMAGES: LazyLock<Vec<LazyLock<Option<Image>, Box<dyn FnOnce() -> Option<Image> + Send>>>> =
+    LazyLock::new(|| {
+        let image = |kind| LazyLock::new(Box::new(move || of_recipe(kind)) as _);
+        (0..KINDS).map(image).collect()
+    });
+
+fn of_recipe(kind: usize) -> Option<Image> {
+    let (name, mib, recipe) = RECIPES[kind];
+    let dir = tempfile::tempdir().unwrap();
+    make(&dir, FILES.path(), name, mib, recipe)
 }
 
-pub fn named(name: &str) -> Option<&'static Image> {
-    all().iter().find(|image| image.name == name)
+/// How many kinds there are.
+pub const KINDS: usize = RECIPES.len();
+
+/// One of them, if this machine can make it.
+pub fn image(kind: usize) -> Option<&'static Image> {
+    IMAGES[kind].as_ref()
 }
 
 /// Directories with texts and with bytes that look like photographs.
@@ -98,8 +105,10 @@ fn make(dir: &TempDir, files: &Path, name: &'static str, mib: u64, recipe: &str)
         not_run(format_args!("arrays with {name}: {why}"));
         return None;
     }
-    if name == "ntfs" {
-        copy_to_ntfs(&path, files);
+    match name {
+        "ntfs" => copy_to_ntfs(&path, files),
+        "vfat" => copy_to_fat(&path, files),
+        _ => {}
     }
     Some(Image { name, contents: read(&path, mib * MIB) })
 }
@@ -140,6 +149,16 @@ fn copy_to_ntfs(image: &Path, files: &Path) {
             let words = ["ntfscp".into(), "-q".into(), image.to_owned(), file.path(), name.into()];
             let _ = run(&words);
         }
+    }
+}
+
+fn copy_to_fat(image: &Path, files: &Path) {
+    let mut words: Vec<PathBuf> = ["mcopy", "-s", "-i"].map(PathBuf::from).to_vec();
+    words.push(image.to_owned());
+    words.extend(fs::read_dir(files).unwrap().flatten().map(|entry| entry.path()));
+    words.push("::/".into());
+    if let Err(why) = run(&words) {
+        not_run(format_args!("files in a FAT: {why}"));
     }
 }
 
