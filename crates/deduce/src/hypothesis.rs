@@ -76,12 +76,30 @@ impl Hypothesis {
                 seen += usize::from(group.places.contains(&home));
             }
             match seen {
+                0 if all == 0 && self.is_in_parity(group, start.saturating_add(*claim)) => {
+                    return Fit::Placed;
+                }
                 0 => {}
                 seen if seen == all => return Fit::Placed,
                 _ => best = Fit::CopyLacks,
             }
         }
         best
+    }
+
+    /// Whether a structure of a member that is missing was seen in its row's parity: where all else is zero, P is a
+    /// copy, and Q that of the data with power 0.
+    fn is_in_parity(&self, group: &Group, address: u64) -> bool {
+        let Geometry::Parity(parity) = &self.geometry else { return false };
+        let sector = Sector(address / 512);
+        if sector.0 >= parity.array_sectors().0 {
+            return false;
+        }
+        let (stripe, _, inside) = parity.locate(sector);
+        let at = self.data_offset + parity.member_sector(stripe, inside).bytes();
+        let slots = [Some(parity.slot_of_p(stripe)), parity.slot_of_q(stripe)];
+        let devices = slots.into_iter().flatten().filter_map(|slot| self.order[slot.index()]);
+        devices.into_iter().any(|device| group.places.contains(&(device, at)))
     }
 
     /// Members that are not there.
@@ -91,7 +109,7 @@ impl Hypothesis {
 
     /// As a logarithm of odds, before anything of the contents is known.
     pub(crate) fn prior(&self) -> f64 {
-        self.shape.prior() + offset_prior(self.data_offset) - self.missing() as f64
+        self.shape.prior() + offset_prior(self.data_offset) - 2.0 * self.missing() as f64
     }
 
     /// With the real sizes of its members, where these count; else itself.

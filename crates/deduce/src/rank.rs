@@ -4,7 +4,7 @@
 //! have to, and how many relations of parity and copies hold. Each structure in a wrong place counts against one. Those
 //! that give the same array byte for byte are one candidate.
 
-use crate::hypothesis::{Fit, Hypothesis};
+use crate::hypothesis::{Fit, Hypothesis, offset_prior};
 use crate::linear;
 use crate::relation::{Relations, relations};
 use crate::sample::Samples;
@@ -32,8 +32,10 @@ const PROBABILITY_MAX: f64 = 0.999;
 const CERTAIN: f64 = 0.99;
 /// so many structures that lie where they have to,
 const STRUCTURES_MIN: usize = 8;
-/// and no more than one in four elsewhere (old copies in journals).
-const PLACED_PERCENT: usize = 75;
+/// no more than one in five elsewhere (old copies in journals),
+const PLACED_PERCENT: usize = 80;
+/// and a data offset that mdadm may have chosen.
+const OFFSET_PRIOR_MIN: f64 = -0.5;
 
 /// A hypothesis with what speaks for it.
 #[derive(Clone, Debug)]
@@ -216,7 +218,8 @@ fn weigh(judged: &mut [Judged], share: f64) {
 /// Whether so much speaks for it that the true array can hardly be another kind of thing.
 fn is_founded(judged: &Judged) -> bool {
     let is_enough = judged.placed >= STRUCTURES_MIN || judged.relations.held >= 32;
-    is_enough && judged.placed * 100 >= judged.structures * PLACED_PERCENT
+    let is_usual = offset_prior(judged.hypothesis.data_offset) >= OFFSET_PRIOR_MIN;
+    is_enough && is_usual && judged.placed * 100 >= judged.structures * PLACED_PERCENT
 }
 
 /// Candidates by what file systems and other volumes tell, with the volume of each; best first.

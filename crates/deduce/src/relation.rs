@@ -17,6 +17,10 @@ pub struct Relations {
     pub held: u32,
     /// They do not.
     pub failed: u32,
+    /// Rows that lack one sector, so that nothing can be checked, unless that one is zero.
+    pub open: u32,
+    /// Of these: the others' exclusive or is zero, so that the missing one is.
+    pub closed: u32,
 }
 
 impl Relations {
@@ -29,7 +33,10 @@ impl Relations {
     pub(crate) fn weight(self) -> f64 {
         let (held, failed) = (f64::from(self.held), f64::from(self.failed));
         // An array that is in sync everywhere, or one of which some parts never were.
-        3.0 * held + f64::max(-4.6 * failed, -3.0 - 0.7 * failed)
+        let checked = 3.0 * held + f64::max(-4.6 * failed, -3.0 - 0.7 * failed);
+        // How much of a missing member is zero nobody knows: any share is as likely.
+        let open = -f64::from(self.open + 1).ln();
+        checked + f64::min(3.0 * f64::from(self.closed), 15.0) + open
     }
 
     /// Per cent that hold.
@@ -127,16 +134,19 @@ fn of_stripe(
         }
     }
     let present = stripe.data.iter().filter_map(|(_, bytes)| *bytes);
-    if present.chain(stripe.p).chain(stripe.q).filter(|bytes| is_rich(bytes)).count() < 2 {
-        return;
+    let rich = present.chain(stripe.p).chain(stripe.q).filter(|bytes| is_rich(bytes)).count();
+    if rich >= 2 {
+        stripe.check(parity.parity_disks() == 2, rich, found);
     }
-    stripe.check(parity.parity_disks() == 2, found);
 }
 
 impl Stripe<'_> {
-    fn check(&self, has_q: bool, found: &mut Relations) {
+    fn check(&self, has_q: bool, rich: usize, found: &mut Relations) {
         let lost = self.data.iter().filter(|(_, bytes)| bytes.is_none()).count();
+        // Two equal sectors beside zeros are common in any file system.
+        let open = u32::from(rich >= 3);
         if lost > 1 || lost == 1 && self.p.is_none() {
+            found.open += open;
             return;
         }
         // The exclusive or of P and all data: zero, or the one that is not there.
@@ -145,8 +155,13 @@ impl Stripe<'_> {
             for bytes in self.data.iter().filter_map(|(_, bytes)| *bytes) {
                 rest.iter_mut().zip(bytes).for_each(|(to, from)| *to ^= from);
             }
-            if lost == 0 {
-                found.count(*rest == [0; 512]);
+            match (lost, has_q && self.q.is_some()) {
+                (0, _) => found.count(*rest == [0; 512]),
+                (_, true) => {}
+                (_, false) => {
+                    found.open += open;
+                    found.closed += if *rest == [0; 512] { open } else { 0 };
+                }
             }
         }
         if let (true, Some(q)) = (has_q, self.q) {

@@ -16,7 +16,7 @@ pub(crate) const WINDOW: u64 = 256 << 10;
 /// The unit that is looked at.
 pub(crate) const BLOCK: usize = 4096;
 /// Bytes of a btrfs node, the largest thing that is kept.
-const NODE: usize = 16384;
+pub(crate) const NODE: usize = 16384;
 /// The first windows are all read: here lie superblocks and the tables behind them.
 const HEAD_WINDOWS: usize = 512;
 /// And the last ones, where copies and a GPT's end lie.

@@ -7,7 +7,8 @@
 
 use super::{Claims, Finding, Seen, Structure, Volume, VolumeKind, finding, grouped};
 use crate::bytes::{has, id, le16, le32, le64};
-use crate::sample::{BLOCK, Samples};
+use crate::crc32c;
+use crate::sample::{BLOCK, NODE, Samples};
 use std::collections::{BTreeMap, HashMap};
 
 const MAGIC: &[u8] = b"_BHRfS_M";
@@ -43,6 +44,11 @@ pub(super) fn is_sum_leaf(block: &[u8]) -> bool {
     is_node(block) && le64(block, 88) == SUM_TREE && block[100] == 0
 }
 
+/// Whether a leaf is whole: where a chunk ends in it, what follows is of another node, and would tell lies.
+fn is_whole(leaf: &[u8]) -> bool {
+    leaf.get(32..NODE).is_some_and(|bytes| !crc32c::forward(!0, bytes) == le32(leaf, 0))
+}
+
 /// Addresses of data blocks by their checksums, which a leaf of the checksum tree lists.
 fn sums(leaf: &[u8], most: usize, found: &mut HashMap<u32, u64>) {
     for index in 0..le32(leaf, 96).min(1000) as usize {
@@ -54,8 +60,11 @@ fn sums(leaf: &[u8], most: usize, found: &mut HashMap<u32, u64>) {
         }
         for (block, sum) in bytes.chunks_exact(4).enumerate().take(most - found.len().min(most)) {
             let address = le64(leaf, item + 9).saturating_add(block as u64 * BLOCK as u64);
-            // Blocks with the same contents tell nothing.
-            found.entry(le32(sum, 0)).and_modify(|known| *known = u64::MAX).or_insert(address);
+            // Blocks with the same contents tell nothing. (Leaves are there twice.)
+            let known = found.entry(le32(sum, 0)).or_insert(address);
+            if *known != address {
+                *known = u64::MAX;
+            }
         }
     }
 }
@@ -120,7 +129,7 @@ pub(super) fn find(samples: &Samples<'_>) -> Vec<Seen> {
     }
     let seen = volumes.into_iter().map(|(uuid, (bytes, mut chunks, mut findings))| {
         let nodes = || kept.iter().filter(|k| is_node(&k.bytes) && id(&k.bytes, 32) == uuid);
-        for leaf in nodes().filter(|kept| is_chunk_leaf(&kept.bytes)) {
+        for leaf in nodes().filter(|k| is_chunk_leaf(&k.bytes) && is_whole(&k.bytes)) {
             leaf_chunks(&leaf.bytes, &mut chunks);
         }
         for node in nodes() {
@@ -130,7 +139,7 @@ pub(super) fn find(samples: &Samples<'_>) -> Vec<Seen> {
             }
         }
         let mut by_sum = HashMap::new();
-        for leaf in nodes().filter(|kept| is_sum_leaf(&kept.bytes)) {
+        for leaf in nodes().filter(|k| is_sum_leaf(&k.bytes) && is_whole(&k.bytes)) {
             sums(&leaf.bytes, SUMS_MAX, &mut by_sum);
         }
         for (device, at, sum) in samples.sums.iter().copied() {

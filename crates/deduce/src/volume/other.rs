@@ -24,7 +24,7 @@ pub(super) fn is_header(block: &[u8]) -> bool {
 }
 
 pub(super) fn is_of_interest(block: &[u8]) -> bool {
-    is_record(block) || is_fat_directory(block)
+    block.chunks_exact(1024).any(is_record) || block.chunks_exact(512).any(is_fat_directory)
 }
 
 fn is_boot(sector: &[u8]) -> bool {
