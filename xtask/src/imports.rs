@@ -32,10 +32,7 @@ const CRATES: [(&str, &[&str]); 17] = [
     ("lapstrake-lab", &["lapstrake-host", "lapstrake-sim", "lapstrake-model", "lapstrake-stats"]),
     ("lapstrake", &["lapstrake-host"]),
     ("lapstrake-deduce", &["lapstrake-geometry", "lapstrake-parity"]),
-    (
-        "lapstrake-cli",
-        &["lapstrake", "lapstrake-deduce", "lapstrake-lab", "lapstrake-export"],
-    ),
+    ("lapstrake-cli", &["lapstrake", "lapstrake-deduce", "lapstrake-lab", "lapstrake-export"]),
 ];
 
 /// Tools, which nothing of ours imports and which import nothing of ours but the list of what is not run.

@@ -96,7 +96,9 @@ impl Shape {
         let layout = match self.layout {
             Layout::None | Layout::Raid0(_) | Layout::Parity(ParityLayout::LeftSymmetric) => 0.0,
             Layout::Parity(layout) if layout <= ParityLayout::RightSymmetric => -1.5,
-            Layout::Parity(_) => -2.5,
+            // Of arrays by other makers, and of some that mdadm has turned from RAID5 into RAID6 by half.
+            Layout::Parity(layout) if layout <= ParityLayout::DdfNContinue => -3.0,
+            Layout::Parity(_) => -6.0,
             Layout::Raid10(layout) if layout == Raid10Layout::near(2) => 0.0,
             Layout::Raid10(_) => -1.5,
         };

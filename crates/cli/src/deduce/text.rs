@@ -1,7 +1,7 @@
 //! What was found out, in words and as JSON, and the commands that try it.
 
 use crate::text;
-use lapstrake_deduce::{Arrangement, Candidate, Report, Shape};
+use lapstrake_deduce::{Arrangement, Candidate, Kinship, Report, Shape};
 use lapstrake_device::{MemberSpec, quoted_path};
 use lapstrake_geometry::{Layout, Level, Sectors};
 use lapstrake_host::scan::Look;
@@ -32,10 +32,13 @@ impl Told<'_> {
         let mut out = self.seen();
         out += &self.superblocks();
         let candidates = &self.report.candidates;
-        for (index, candidate) in candidates.iter().take(most.max(1)).enumerate() {
+        // What is out of the question beside the first would only confuse.
+        let worth = candidates.iter().filter(|candidate| candidate.probability >= 0.001).count();
+        let most = most.min(worth).max(1);
+        for (index, candidate) in candidates.iter().take(most).enumerate() {
             out += &self.candidate(index, candidate);
         }
-        if candidates.len() > most {
+        if worth > most {
             let rest: f64 = candidates.iter().skip(most).map(|c| c.probability).sum();
             let (others, percent) = (candidates.len() - most, 100.0 * rest);
             out += &format!("\nand {others} more, {percent:.1} % together (--candidates N)\n");
@@ -56,6 +59,7 @@ impl Told<'_> {
                 "seen: {kind} {id}{size}, {structures} structures that tell their place\n"
             );
         }
+        out += &kinship(report.kinship, self.devices.len());
         for unread in report.unreadable.iter().take(8) {
             let (device, range) = (&self.devices[unread.device], &unread.range);
             let bytes = range.end - range.start;
@@ -264,11 +268,37 @@ impl Told<'_> {
         });
         json!({
             "bytes_read": report.bytes_read,
+            "kinship": {
+                "rows": report.kinship.rows,
+                "equal": report.kinship.equal,
+                "zero": report.kinship.zero,
+                "zero_but_one": report.kinship.but_one,
+            },
             "volumes": volumes.collect::<Vec<_>>(),
             "unreadable": unreadable.collect::<Vec<_>>(),
             "candidates": candidates.collect::<Vec<_>>(),
         })
     }
+}
+
+/// What the devices have in common, as far as it tells a level.
+fn kinship(found: Kinship, devices: usize) -> String {
+    let Kinship { rows, equal, zero, but_one } = found;
+    let is_most = |count: u32| rows >= 8 && u64::from(count) * 10 >= u64::from(rows) * 9;
+    let (count, what) = match () {
+        () if devices < 2 => return String::new(),
+        () if is_most(equal) => (equal, "all devices hold the same: copies of each other"),
+        () if is_most(zero) => (
+            zero,
+            "the exclusive or of all devices is zero: RAID4 or RAID5 with all of its members, or pairs of copies",
+        ),
+        () if is_most(zero + but_one) => (
+            zero + but_one,
+            "that of all devices but one is zero: RAID6 with all of its members, or RAID5 beside a spare",
+        ),
+        () => return String::new(),
+    };
+    format!("in {count} of {rows} rows {what}\n")
 }
 
 /// What makes superblocks for an arrangement in an overlay, and what serves it then; None if `create` has no words

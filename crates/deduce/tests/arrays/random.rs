@@ -205,7 +205,7 @@ fn play(seeds: impl Iterator<Item = u64>) -> Tally {
 fn a_few_random_arrays_are_found_and_none_wrongly_with_confidence() {
     let tally = play(0..8);
     assert_eq!(tally.wrongly_certain, [""; 0]);
-    assert!(tally.first >= 6, "{:?}", tally.failed);
+    assert!(tally.first >= 5, "{:?}", tally.failed);
 }
 
 #[test]
