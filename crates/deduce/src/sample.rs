@@ -25,6 +25,9 @@ const KEPT_MAX: usize = 60_000;
 const ROWS_MAX: usize = 256;
 const SECTOR: usize = 512;
 
+/// A sector's bytes.
+pub(crate) type Sector = Box<[u8; SECTOR]>;
+
 /// A block of a device in which a file system may tell its place.
 pub(crate) struct Kept {
     pub(crate) device: usize,
@@ -36,7 +39,7 @@ pub(crate) struct Kept {
 pub(crate) struct Row {
     pub(crate) at: u64,
     /// None where it cannot be read.
-    pub(crate) sectors: Vec<Option<Box<[u8; SECTOR]>>>,
+    pub(crate) sectors: Vec<Option<Sector>>,
 }
 
 /// What was read.
@@ -50,7 +53,7 @@ pub(crate) struct Samples<'a> {
     pub(crate) bytes_read: u64,
     /// Where each device's first byte other than zero was seen.
     pub(crate) first_data: Vec<Option<u64>>,
-    cache: RefCell<HashMap<(usize, u64), Option<Box<[u8; SECTOR]>>>>,
+    cache: RefCell<HashMap<(usize, u64), Option<Sector>>>,
 }
 
 /// Which windows are read: starts, ascending. `budget` is in bytes of each device.
@@ -211,7 +214,7 @@ impl<'a> Samples<'a> {
     }
 
     /// A sector, read now unless it was before; None if it cannot be.
-    pub(crate) fn sector(&self, device: usize, at: u64) -> Option<Box<[u8; SECTOR]>> {
+    pub(crate) fn sector(&self, device: usize, at: u64) -> Option<Sector> {
         let read = || {
             let mut bytes = Box::new([0; SECTOR]);
             let source = self.sources[device];
@@ -238,7 +241,8 @@ impl<'a> Samples<'a> {
 mod tests {
     use super::*;
 
-    struct Holes(u64, Vec<Range<u64>>);
+    /// Of a size, with data in these ranges: start and end.
+    struct Holes(u64, Vec<(u64, u64)>);
 
     impl Source for Holes {
         fn size(&self) -> u64 {
@@ -249,22 +253,22 @@ mod tests {
             Ok(())
         }
         fn next_data(&self, offset: u64) -> Option<u64> {
-            let ahead = self.1.iter().find(|range| range.end > offset)?;
-            Some(ahead.start.max(offset))
+            let (start, _) = self.1.iter().find(|(_, end)| *end > offset)?;
+            Some(offset.max(*start))
         }
     }
 
     #[test]
     fn holes_of_all_are_passed_over() {
-        let one = Holes(4 << 40, vec![0..1000, 1 << 40..(1 << 40) + 1]);
-        let other = Holes(4 << 40, vec![2 << 40..(2 << 40) + WINDOW]);
+        let one = Holes(4 << 40, vec![(0, 1000), (1 << 40, (1 << 40) + 1)]);
+        let other = Holes(4 << 40, vec![(2 << 40, (2 << 40) + WINDOW)]);
         let windows = plan(&[&one, &other], u64::MAX);
         assert_eq!(windows, [0, 1 << 40, 2 << 40]);
     }
 
     #[test]
     fn a_budget_is_spread_with_both_ends() {
-        let one = Holes(1 << 40, vec![0..1 << 40]);
+        let one = Holes(1 << 40, vec![(0, 1 << 40)]);
         let windows = plan(&[&one], 1 << 30);
         assert_eq!(windows.len(), 4096);
         assert_eq!((windows[1], windows[4095]), (WINDOW, (1 << 40) - WINDOW));

@@ -107,36 +107,63 @@ fn orders(table: &[Vec<u32>], slots: usize) -> Vec<Vec<Option<usize>>> {
 
 /// Which device is in each slot, so that the votes are most; a device without a vote is in none.
 fn assign(table: &[Vec<u32>], slots: usize) -> Vec<Option<usize>> {
-    let devices = table.len();
-    let mut order = vec![None; slots];
-    // The greatest first, then exchanges while they gain: exact for all that is near to consistent.
     let mut all: Vec<(u32, usize, usize)> = Vec::new();
     for (device, row) in table.iter().enumerate() {
         all.extend(row.iter().enumerate().filter(|(_, v)| **v > 0).map(|(s, v)| (*v, device, s)));
     }
     all.sort_unstable_by_key(|(votes, device, slot)| (std::cmp::Reverse(*votes), *device, *slot));
-    let mut is_placed = vec![false; devices];
+    // Behind the slots, a place for each device that is in none.
+    let mut places = vec![None; slots + table.len()];
+    let mut is_placed = vec![false; table.len()];
     for (_, device, slot) in all {
-        if !is_placed[device] && order[slot].is_none() {
-            order[slot] = Some(device);
+        if !is_placed[device] && places[slot].is_none() {
+            places[slot] = Some(device);
             is_placed[device] = true;
         }
     }
-    let votes = |device: Option<usize>, slot: usize| device.map_or(0, |d: usize| table[d][slot]);
-    let mut has_gained = true;
-    while has_gained {
-        has_gained = false;
-        for a in 0..slots {
-            for b in a + 1..slots {
-                let now = votes(order[a], a) + votes(order[b], b);
-                if votes(order[a], b) + votes(order[b], a) > now {
-                    order.swap(a, b);
-                    has_gained = true;
-                }
-            }
+    for device in (0..table.len()).filter(|device| !is_placed[*device]) {
+        places[slots + device] = Some(device);
+    }
+    exchange(table, slots, &mut places);
+    let has_vote = |slot: usize, device: usize| table[device][slot] > 0;
+    places.truncate(slots);
+    let slots = places.into_iter().enumerate();
+    slots.map(|(slot, device)| device.filter(|device| has_vote(slot, *device))).collect()
+}
+
+/// Moves round pairs and triples of places while that gains votes. Nothing is to be gained where each device has the
+/// slot that it has most votes for.
+fn exchange(table: &[Vec<u32>], slots: usize, places: &mut [Option<usize>]) {
+    let votes = |device: Option<usize>, place: usize| match device {
+        Some(device) if place < slots => table[device][place],
+        _ => 0,
+    };
+    let most: u32 = table.iter().map(|row| row.iter().max().copied().unwrap_or(0)).sum();
+    let count = places.len();
+    loop {
+        let now: u32 = places.iter().enumerate().map(|(place, device)| votes(*device, place)).sum();
+        if now >= most {
+            return;
+        }
+        let triples = (0..count)
+            .flat_map(|a| (a..count).flat_map(move |b| (0..count).map(move |c| (a, b, c))));
+        // What is in a goes to b, that to c, that to a; with a = b it is an exchange.
+        let gains = |&(a, b, c): &(usize, usize, usize)| {
+            let (x, y, z) = (places[a], places[b], places[c]);
+            let before = votes(x, a) + votes(z, c) + if a == b { 0 } else { votes(y, b) };
+            let after = match a == b {
+                true => votes(x, c) + votes(z, a),
+                false => votes(x, b) + votes(y, c) + votes(z, a),
+            };
+            c != a && c != b && after > before
+        };
+        let Some((a, b, c)) = triples.into_iter().find(gains) else { return };
+        if a == b {
+            places.swap(a, c);
+        } else {
+            (places[b], places[c], places[a]) = (places[a], places[b], places[c]);
         }
     }
-    order
 }
 
 #[cfg(test)]

@@ -43,11 +43,13 @@ static FILES: LazyLock<TempDir> = LazyLock::new(|| {
     dir
 });
 
-static IMAGES: LazyLock<Vec<LazyLock<Option<Image>, Box<dyn FnOnce() -> Option<Image> + Send>>>> =
-    LazyLock::new(|| {
-        let image = |kind| LazyLock::new(Box::new(move || of_recipe(kind)) as _);
-        (0..KINDS).map(image).collect()
-    });
+/// Made when it is first asked for.
+type Late = LazyLock<Option<Image>, Box<dyn FnOnce() -> Option<Image> + Send>>;
+
+static IMAGES: LazyLock<Vec<Late>> = LazyLock::new(|| {
+    let image = |kind| LazyLock::new(Box::new(move || of_recipe(kind)) as _);
+    (0..KINDS).map(image).collect()
+});
 
 fn of_recipe(kind: usize) -> Option<Image> {
     let (name, mib, recipe) = RECIPES[kind];
