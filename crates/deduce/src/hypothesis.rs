@@ -3,7 +3,7 @@
 use crate::sample::Samples;
 use crate::shape::Shape;
 use crate::volume::Group;
-use lapstrake_geometry::{Geometry, Level, Sector, Sectors};
+use lapstrake_geometry::{Geometry, Level, Sector, Sectors, Slot};
 
 /// A way to read the devices as an array.
 #[derive(Clone, Debug)]
@@ -67,7 +67,7 @@ impl Hypothesis {
     }
 
     /// How well it explains that a structure was seen where it was.
-    pub(crate) fn fit(&self, group: &Group, start: u64) -> Fit {
+    pub(crate) fn fit(&self, samples: &Samples<'_>, group: &Group, start: u64) -> Fit {
         let mut best = Fit::Misplaced;
         for claim in &group.claims {
             let (mut seen, mut all) = (0, 0);
@@ -76,7 +76,9 @@ impl Hypothesis {
                 seen += usize::from(group.places.contains(&home));
             }
             match seen {
-                0 if all == 0 && self.is_in_parity(group, start.saturating_add(*claim)) => {
+                0 if all == 0
+                    && self.is_in_parity(samples, group, start.saturating_add(*claim)) =>
+                {
                     return Fit::Placed;
                 }
                 0 => {}
@@ -89,17 +91,23 @@ impl Hypothesis {
 
     /// Whether a structure of a member that is missing was seen in its row's parity: where all else is zero, P is a
     /// copy, and Q that of the data with power 0.
-    fn is_in_parity(&self, group: &Group, address: u64) -> bool {
+    fn is_in_parity(&self, samples: &Samples<'_>, group: &Group, address: u64) -> bool {
         let Geometry::Parity(parity) = &self.geometry else { return false };
         let sector = Sector(address / 512);
         if sector.0 >= parity.array_sectors().0 {
             return false;
         }
-        let (stripe, _, inside) = parity.locate(sector);
+        let (stripe, index, inside) = parity.locate(sector);
         let at = self.data_offset + parity.member_sector(stripe, inside).bytes();
+        let device = |slot: Slot| self.order[slot.index()];
         let slots = [Some(parity.slot_of_p(stripe)), parity.slot_of_q(stripe)];
-        let devices = slots.into_iter().flatten().filter_map(|slot| self.order[slot.index()]);
-        devices.into_iter().any(|device| group.places.contains(&(device, at)))
+        let is_seen = |device: usize| group.places.contains(&(device, at));
+        let is_zero = |device: usize| {
+            samples.sector(device, at).is_some_and(|sector| sector.iter().all(|byte| *byte == 0))
+        };
+        let mut others = (0..parity.data_disks()).filter(|other| *other != index);
+        slots.into_iter().flatten().filter_map(device).any(is_seen)
+            && others.all(|other| device(parity.slot_of_data(stripe, other)).is_none_or(is_zero))
     }
 
     /// Members that are not there.
@@ -109,7 +117,7 @@ impl Hypothesis {
 
     /// As a logarithm of odds, before anything of the contents is known.
     pub(crate) fn prior(&self) -> f64 {
-        self.shape.prior() + offset_prior(self.data_offset) - 2.0 * self.missing() as f64
+        self.shape.prior() + offset_prior(self.data_offset) - 1.5 * self.missing() as f64
     }
 
     /// With the real sizes of its members, where these count; else itself.

@@ -130,7 +130,7 @@ pub struct Report {
 
 /// Looks at devices, reading up to `budget` bytes of each. `progress` is told bytes done and to do.
 pub fn deduce(sources: &[&dyn Source], budget: u64, progress: impl FnMut(u64, u64)) -> Report {
-    let samples = Samples::read(sources, budget, progress);
+    let samples = Samples::read(sources, budget, volume::is_of_interest, progress);
     let seen = volume::find(&samples);
     let candidates = rank::by_volumes(&samples, &seen);
     Report {

@@ -83,10 +83,11 @@ impl<'a> Jury<'a> {
     }
 
     fn judge(&self, hypothesis: Hypothesis, start: u64, rows: usize) -> Judged {
-        let mut fits: Vec<Fit> = self.groups.iter().map(|g| hypothesis.fit(g, start)).collect();
+        let mut fits: Vec<Fit> =
+            self.groups.iter().map(|g| hypothesis.fit(self.samples, g, start)).collect();
         fits.extend(self.around.iter().map(|group| match start {
             0 => Fit::Misplaced,
-            _ => hypothesis.fit(group, 0),
+            _ => hypothesis.fit(self.samples, group, 0),
         }));
         let structures = fits.len();
         let count = |fit: Fit| fits.iter().filter(|found| **found == fit).count();

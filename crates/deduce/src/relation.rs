@@ -34,8 +34,8 @@ impl Relations {
         let (held, failed) = (f64::from(self.held), f64::from(self.failed));
         // An array that is in sync everywhere, or one of which some parts never were.
         let checked = 3.0 * held + f64::max(-4.6 * failed, -3.0 - 0.7 * failed);
-        // How much of a missing member is zero nobody knows: any share is as likely.
-        let open = -f64::from(self.open + 1).ln();
+        // A missing member that is zero nowhere is unlikely, but a full one is possible.
+        let open = -f64::from(self.open.min(3) + 1).ln();
         // A few are texts that repeat themselves.
         let is_some = self.closed * 5 >= self.open;
         let closed = if is_some { f64::min(3.0 * f64::from(self.closed), 15.0) } else { 0.0 };

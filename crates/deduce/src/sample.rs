@@ -1,12 +1,11 @@
 //! What is read of the devices: windows at the same places on all of them, spread over what is not a hole.
 //!
-//! Of a window's blocks those are kept in which a file system may tell its own place ([`volume::is_of_interest`]), and
+//! Of a window's blocks those are kept in which a file system may tell its own place (as [`Filter`] says), and
 //! some rows: sectors at one place of all devices, for what parity and copies say. All else is forgotten at once, so
 //! memory is bounded whatever the size of the devices.
 
 use crate::crc32c;
 use crate::source::{Source, Unreadable};
-use crate::volume;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -24,6 +23,17 @@ const TAIL_WINDOWS: usize = 32;
 const KEPT_MAX: usize = 60_000;
 const ROWS_MAX: usize = 256;
 const SECTOR: usize = 512;
+
+/// How a block is to be kept.
+pub(crate) struct Interest {
+    /// All of its kind are wanted.
+    pub(crate) is_rare: bool,
+    /// With what follows it.
+    pub(crate) is_long: bool,
+}
+
+/// Whether a block of 4 KiB is to be kept.
+pub(crate) type Filter = fn(&[u8]) -> Option<Interest>;
 
 /// A sector's bytes.
 pub(crate) type Sector = Box<[u8; SECTOR]>;
@@ -45,6 +55,7 @@ pub(crate) struct Row {
 /// What was read.
 pub(crate) struct Samples<'a> {
     sources: &'a [&'a dyn Source],
+    filter: Filter,
     pub(crate) kept: Vec<Kept>,
     pub(crate) rows: Vec<Row>,
     /// Checksums of blocks: device, byte, CRC-32C before its last inversion.
@@ -90,11 +101,13 @@ impl<'a> Samples<'a> {
     pub(crate) fn read(
         sources: &'a [&'a dyn Source],
         budget: u64,
+        filter: Filter,
         mut progress: impl FnMut(u64, u64),
     ) -> Self {
         let windows = plan(sources, budget);
         let mut samples = Self {
             sources,
+            filter,
             kept: Vec::new(),
             rows: Vec::new(),
             sums: Vec::new(),
@@ -154,7 +167,7 @@ impl<'a> Samples<'a> {
             let Some(first) = block.iter().position(|byte| *byte != 0) else { continue };
             self.first_data[device].get_or_insert(at + first as u64);
             self.sums.push((device, at, crc32c::forward(!0, block)));
-            let Some(interest) = volume::is_of_interest(block) else { continue };
+            let Some(interest) = (self.filter)(block) else { continue };
             // Superblocks and the like are few, and all are wanted.
             if !interest.is_rare {
                 if left == 0 {

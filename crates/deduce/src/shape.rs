@@ -102,7 +102,11 @@ impl Shape {
             Layout::Raid10(layout) if layout == Raid10Layout::near(2) => 0.0,
             Layout::Raid10(_) => -1.5,
         };
-        let level = if matches!(self.level, Level::Raid4 | Level::Linear) { -1.5 } else { 0.0 };
+        let level = match self.level {
+            Level::Linear => -1.5,
+            Level::Raid4 => -0.5,
+            _ => 0.0,
+        };
         chunk + layout + level
     }
 }

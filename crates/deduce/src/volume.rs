@@ -9,7 +9,7 @@ mod ext;
 mod other;
 mod xfs;
 
-use crate::sample::{Kept, Samples};
+use crate::sample::{Interest, Kept, Samples};
 use smallvec::{SmallVec, smallvec};
 use std::collections::HashMap;
 use std::fmt;
@@ -105,14 +105,6 @@ pub(crate) struct Group {
 pub(crate) struct Seen {
     pub(crate) volume: Volume,
     pub(crate) groups: Vec<Group>,
-}
-
-/// How a block is to be kept.
-pub(crate) struct Interest {
-    /// All of its kind are wanted.
-    pub(crate) is_rare: bool,
-    /// With what follows it.
-    pub(crate) is_long: bool,
 }
 
 const RARE: Interest = Interest { is_rare: true, is_long: false };

@@ -269,7 +269,7 @@ mod tests {
         let mut disk = vec![0u8; 128 << 10];
         disk[..text.len()].copy_from_slice(text);
         let sources: [&dyn crate::Source; 1] = [&disk];
-        let samples = Samples::read(&sources, u64::MAX, |_, _| {});
+        let samples = Samples::read(&sources, u64::MAX, |_| None, |_, _| {});
         assert_eq!(volumes(&samples, 0, 0), [(2048 + 3 * 8192) << 9]);
     }
 }
