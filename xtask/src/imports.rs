@@ -11,7 +11,7 @@ use cargo_metadata::{DependencyKind, Metadata, TargetKind};
 use crate::{Error, workspace};
 
 /// Every crate, the command's too, with the arrows that leave it.
-const CRATES: [(&str, &[&str]); 17] = [
+const CRATES: [(&str, &[&str]); 18] = [
     ("lapstrake-buddy", &[]),
     ("lapstrake-partitions", &[]),
     ("lapstrake-geometry", &[]),

@@ -182,7 +182,7 @@ impl Told<'_> {
     fn advice(&self) -> String {
         let Some(first) = self.report.candidates.first() else {
             return "nothing was found that tells how these devices were laid out: a whole disk may have to be given as \
-                    its partitions (DEVICE@OFFSET), an encrypted array tells little, --sample reads more\n"
+                    its partitions (disk.img#3), an encrypted array tells little, --sample reads more\n"
                 .into();
         };
         let mut out = String::new();
