@@ -440,8 +440,7 @@ fn members<I: StartIo>(
     bitmap: Option<&BitmapConfig>,
     unread_logs: &mut Vec<(usize, BadBlocksError)>,
 ) -> Result<Vec<StartMember<I::Device>>, PlanError<I::Error>> {
-    let internal = bitmap.filter(|bitmap| !bitmap.external);
-    let image_bytes = internal.map(|bitmap| bitmap.superblock.image_bytes());
+    let internal = bitmap.filter(|bitmap| !bitmap.external).map(|bitmap| &bitmap.superblock);
     let mut members = Vec::new();
     for &(id, slot, trusted_to) in in_order {
         let device = request.devices[id].clone();
@@ -457,10 +456,8 @@ fn members<I: StartIo>(
                 None
             }
         };
-        // The bitmap may lie over the log: mdadm 4.6 places a lockless one so, and others reach over a log without
-        // entries.
-        let has_log = !image_bytes.is_some_and(|size| superblock.is_log_within(size));
-        let bad_blocks = bad_blocks.filter(|_| has_log);
+        let is_covered = internal.is_some_and(|bitmap| superblock.is_log_given_up_for(bitmap));
+        let bad_blocks = bad_blocks.filter(|_| !is_covered);
         let record = MemberRecord { superblock, slot, trusted_to, bad_blocks };
         members.push(StartMember { device, record });
     }

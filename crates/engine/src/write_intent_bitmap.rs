@@ -189,7 +189,7 @@ impl WriteIntentBitmap {
 
     /// Whether the bitmap lies over a member's bad-block log, which is as good as none then.
     pub(crate) fn covers_log(&self, member: &lapstrake_metadata::Superblock) -> bool {
-        !self.external && member.is_log_within(self.superblock.image_bytes())
+        !self.external && member.is_log_given_up_for(&self.superblock)
     }
 
     pub(crate) fn superblock(&self) -> &Superblock {

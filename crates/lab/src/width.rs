@@ -1,4 +1,4 @@
-//! How wide what is printed is: `COLUMNS`, else the terminal's columns, else [`WITHOUT_TERMINAL`]. Tables have no more;
+//! How wide what is printed is: `COLUMNS`, else the terminal's columns, else 100. Tables have no more;
 //! their sentences, and those beside them, are broken at blanks, a command so that a shell takes it as it
 //! stands. Reports that programs may take apart are not broken in a pipe: [`fitted`].
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 const HELP: &str = "\
 Examples:
-  lapstrake disk import --model atlas.model --seek atlas.seek --diskspecs atlas.diskspecs -o atlas.toml
+  lapstrake disk import --model x.model --seek x.seek --diskspecs x.diskspecs -o x.toml
 
 Exit codes:
   0  the profile is written (or was there already, the same)

@@ -356,7 +356,7 @@ fn shipped_plans_are_sound() {
         assert!(plan.subjects().count() > 1, "{}: nothing to compare", plan.name);
         count += 1;
     }
-    assert_eq!(count, 9);
+    assert_eq!(count, 10);
     assert_eq!(Plan::quick(), Plan::read(&directory.join("quick.toml")).unwrap());
 }
 

@@ -90,7 +90,14 @@ impl Bits {
 
     /// The bits in `image`, which begins with the superblock `sb`. A last page that is cut off
     /// after the last bit, as in a file, is filled with ones.
+    ///
+    /// # Errors
+    /// [`BitmapError::Truncated`], and [`BitmapError::Chunk`] for a lockless bitmap whose chunk its first use has yet to
+    /// choose ([`Superblock::begin_use`]).
     pub fn from_image(sb: &Superblock, image: &[u8]) -> Result<Self, BitmapError> {
+        if sb.chunksize == 0 {
+            return Err(BitmapError::Chunk { found: 0 });
+        }
         let found = image.len() as u64;
         if found < sb.image_bytes() {
             return Err(BitmapError::Truncated { found, needed: sb.image_bytes() });
@@ -373,6 +380,15 @@ mod tests {
 
     fn sb(sectors: u64, chunk: u32) -> Superblock {
         Superblock::new([7; 16], Sectors(sectors), chunk)
+    }
+
+    #[test]
+    fn a_lockless_bitmap_has_no_bits_before_its_first_use() {
+        let mut sb = Superblock::new_lockless([7; 16], Sectors(1 << 20), false);
+        sb.chunksize = 0;
+        let image = [&sb.encode()[..], &[0; 8192]].concat();
+        let read = Superblock::parse(&image).unwrap();
+        assert!(matches!(Bits::from_image(&read, &image), Err(BitmapError::Chunk { found: 0 })));
     }
 
     #[test]

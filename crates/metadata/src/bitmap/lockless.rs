@@ -79,6 +79,12 @@ impl crate::Superblock {
         Some(Sectors(next - at))
     }
 
+    /// Whether the member's bad-block log is none, since this bitmap lies over it: mdadm 4.6 places a lockless one so, and
+    /// others reach over a log without entries. One with entries they leave alone, though their pages are rounded up.
+    pub fn is_log_given_up_for(&self, bitmap: &Superblock) -> bool {
+        self.is_log_within(bitmap.image_bytes()) && (bitmap.is_lockless() || !self.has_bad_blocks())
+    }
+
     /// Whether the bad-block log lies in the first `image_bytes` of the bitmap.
     pub fn is_log_within(&self, image_bytes: u64) -> bool {
         let (Some(at), Some((log, len))) = (self.bitmap_sector(), self.badblock_log()) else {

@@ -134,7 +134,7 @@ fn a_table_within_an_array_speaks_against_nothing() {
 fn with_data(version: Version, data: std::ops::Range<u64>, ctime: u64) -> Superblock {
     let Superblock::V1(mut sb) = member(version, ctime) else { unreachable!() };
     (sb.data_offset, sb.data_size, sb.size) = (data.start, data.end - data.start, 8);
-    (sb.set_uuid, sb.utime) = ([ctime as u8 + sb.minor_version as u8; 16], ctime);
+    (sb.set_uuid, sb.utime) = ([ctime as u8 + sb.minor_version; 16], ctime);
     stored(Superblock::V1(sb))
 }
 

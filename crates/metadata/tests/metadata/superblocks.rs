@@ -324,3 +324,24 @@ fn a_failed_member_leaves_its_slot() {
     assert_eq!(superblock.role_of(2), Role::Faulty);
     assert_eq!(superblock.role(), Role::Active(Slot(4)));
 }
+
+#[test]
+fn a_log_with_entries_is_given_up_for_a_lockless_bitmap_only() {
+    let bytes = sound_v1(vec![0; 256], Version::V1_2, 4);
+    let Superblock::V1(mut sb) = read_at(Version::V1_2, DEVICE, &bytes).unwrap() else {
+        panic!("1.2")
+    };
+    // The bitmap begins 8 sectors behind the superblock, and its one page is rounded up over the log.
+    (sb.bitmap_offset, sb.bblog_offset, sb.bblog_size, sb.bblog_shift) = (8, 10, 8, 0);
+    let bitmap = lapstrake_metadata::bitmap::Superblock::new([7; 16], Sectors(2048), 65536);
+    let lockless =
+        lapstrake_metadata::bitmap::Superblock::new_lockless([7; 16], Sectors(2048), true);
+    for (has_entries, over_others) in [(true, false), (false, true)] {
+        let mut of = Superblock::V1(sb.clone());
+        of.set_has_bad_blocks(has_entries);
+        assert_eq!(of.is_log_given_up_for(&bitmap), over_others);
+        assert!(of.is_log_given_up_for(&lockless));
+    }
+    sb.bblog_offset = 16;
+    assert!(!Superblock::V1(sb).is_log_given_up_for(&bitmap), "it lies behind the page");
+}
