@@ -4,6 +4,7 @@ use crate::sample::Samples;
 use crate::shape::Shape;
 use crate::volume::Group;
 use lapstrake_geometry::{Geometry, Level, Sector, Sectors, Slot};
+use lapstrake_parity::gf;
 
 /// A way to read the devices as an array.
 #[derive(Clone, Debug)]
@@ -61,7 +62,7 @@ impl Hypothesis {
         run.into_iter().flat_map(move |run| {
             run.homes.into_iter().filter_map(move |home| {
                 let device = self.order[home.slot.index()]?;
-                Some((device, self.data_offset + home.sector.bytes()))
+                Some((device, self.data_offset + home.sector.bytes() + address % 512))
             })
         })
     }
@@ -89,8 +90,8 @@ impl Hypothesis {
         best
     }
 
-    /// Whether a structure of a member that is missing was seen in its row's parity: where all else is zero, P is a
-    /// copy, and Q that of the data with power 0.
+    /// Whether a structure of a member that is missing was seen in its row's parity: where the other data come to zero,
+    /// P is a copy, and Q that of the data with power 0.
     fn is_in_parity(&self, samples: &Samples<'_>, group: &Group, address: u64) -> bool {
         let Geometry::Parity(parity) = &self.geometry else { return false };
         let sector = Sector(address / 512);
@@ -98,16 +99,28 @@ impl Hypothesis {
             return false;
         }
         let (stripe, index, inside) = parity.locate(sector);
-        let at = self.data_offset + parity.member_sector(stripe, inside).bytes();
-        let device = |slot: Slot| self.order[slot.index()];
-        let slots = [Some(parity.slot_of_p(stripe)), parity.slot_of_q(stripe)];
-        let is_seen = |device: usize| group.places.contains(&(device, at));
-        let is_zero = |device: usize| {
-            samples.sector(device, at).is_some_and(|sector| sector.iter().all(|byte| *byte == 0))
+        let at = self.data_offset + parity.member_sector(stripe, inside).bytes() + address % 512;
+        let is_seen = |slot: Slot| {
+            self.order[slot.index()].is_some_and(|device| group.places.contains(&(device, at)))
         };
-        let mut others = (0..parity.data_disks()).filter(|other| *other != index);
-        slots.into_iter().flatten().filter_map(device).any(is_seen)
-            && others.all(|other| device(parity.slot_of_data(stripe, other)).is_none_or(is_zero))
+        let (in_p, in_q) =
+            (is_seen(parity.slot_of_p(stripe)), parity.slot_of_q(stripe).is_some_and(is_seen));
+        if !in_p && !in_q {
+            return false;
+        }
+        // Only the bytes that the structure was known by.
+        let from = (at % 512) as usize;
+        let proof = from..(from + group.structure.proof()).min(512);
+        let mut sum = [0; 512];
+        for other in (0..parity.data_disks()).filter(|other| *other != index) {
+            let Some(device) = self.order[parity.slot_of_data(stripe, other).index()] else {
+                continue;
+            };
+            let Some(bytes) = samples.sector(device, at / 512 * 512) else { return false };
+            let factor = if in_p { 1 } else { gf::exp(parity.q_exponent(stripe, other)) };
+            sum.iter_mut().zip(&bytes[..]).for_each(|(to, from)| *to ^= gf::mul(factor, *from));
+        }
+        sum[proof].iter().all(|byte| *byte == 0)
     }
 
     /// Members that are not there.

@@ -11,14 +11,16 @@ use crate::sample::Samples;
 use crate::shape::Shape;
 use crate::volume::{Group, Seen, Volume};
 use crate::vote;
-use lapstrake_geometry::Sectors;
+use lapstrake_geometry::{Level, Sectors};
 
 /// Observations by which shapes are sifted.
 const SIFTED: usize = 160;
 /// Observations by which what remains is judged.
 const JUDGED: usize = 2000;
 /// Hypotheses that remain.
-const REMAIN: usize = 48;
+const REMAIN: usize = 64;
+/// What is no further behind the best while sifting could be better in the end, as a logarithm of odds.
+const RIVAL: f64 = 12.0;
 /// Rows by which relations are tried, while sifting and in the end.
 const SIFTED_ROWS: usize = 12;
 const JUDGED_ROWS: usize = 96;
@@ -110,15 +112,37 @@ impl<'a> Jury<'a> {
     }
 }
 
-/// Best first, at most so many.
-fn best(mut judged: Vec<Judged>, most: usize) -> Vec<Judged> {
+/// Best first.
+fn ranked(mut judged: Vec<Judged>) -> Vec<Judged> {
     judged.sort_by(|a, b| b.score.total_cmp(&a.score));
-    judged.truncate(most);
     judged
 }
 
-/// What the devices may be, by one volume's observations; best first.
-fn of_volume(samples: &Samples<'_>, lead: &Seen, seen: &[Seen]) -> Vec<Judged> {
+/// Hypotheses by a few observations, of which the best remain.
+#[derive(Default)]
+struct Sieve {
+    held: Vec<Judged>,
+    /// The best score of what was let go.
+    lost: Option<f64>,
+}
+
+impl Sieve {
+    fn shrink(&mut self) {
+        self.held = ranked(std::mem::take(&mut self.held));
+        let lost = self.held.get(REMAIN).map(|lost| lost.score);
+        self.lost = self.lost.into_iter().chain(lost).reduce(f64::max);
+        self.held.truncate(REMAIN);
+    }
+
+    /// Whether something that comes near to the best was let go: then nothing is sure.
+    fn has_lost_rivals(&self) -> bool {
+        let best = self.held.first().map(|best| best.score);
+        best.zip(self.lost).is_some_and(|(best, lost)| best - lost < RIVAL)
+    }
+}
+
+/// What the devices may be, by one volume's observations, best first; and whether too many are alike for all to be judged.
+fn of_volume(samples: &Samples<'_>, lead: &Seen, seen: &[Seen]) -> (Vec<Judged>, bool) {
     let containers = seen.iter().filter(|other| other.volume.kind.is_container());
     let around: Vec<&Seen> = containers.filter(|other| other.volume != lead.volume).collect();
     let inner = around.iter().flat_map(|container| container.volume.inner.iter().copied());
@@ -128,34 +152,34 @@ fn of_volume(samples: &Samples<'_>, lead: &Seen, seen: &[Seen]) -> Vec<Judged> {
     let jury = Jury::of(samples, lead, &around);
     let sifter = jury.sifter();
     let usable = Sectors(samples.min_size() / 512);
-    let mut sifted = Vec::new();
+    let mut sieve = Sieve::default();
     for shape in Shape::all(samples.devices() as u16) {
         let Some(geometry) = shape.even(usable) else { continue };
         for &start in &starts {
             let devices = samples.devices();
             let found = vote::hypotheses(&shape, &geometry, &sifter.groups, start, devices);
             for hypothesis in found.into_iter().flat_map(|found| found.sized(samples)) {
-                sifted.push(sifter.judge(hypothesis, start, SIFTED_ROWS));
+                sieve.held.push(sifter.judge(hypothesis, start, SIFTED_ROWS));
             }
         }
-        if sifted.len() > 16 * REMAIN {
-            sifted = best(sifted, REMAIN);
+        if sieve.held.len() > 16 * REMAIN {
+            sieve.shrink();
         }
     }
     for &start in starts.iter().filter(|_| samples.devices() > 1) {
         for hypothesis in linear::hypotheses(samples, &sifter.groups, start) {
-            sifted.push(sifter.judge(hypothesis, start, SIFTED_ROWS));
+            sieve.held.push(sifter.judge(hypothesis, start, SIFTED_ROWS));
         }
     }
-    let mut judged = Vec::new();
-    for Judged { hypothesis, start, .. } in best(sifted, REMAIN) {
-        judged.push(jury.judge(hypothesis, start, JUDGED_ROWS));
-    }
-    let mut judged = best(judged, REMAIN);
+    sieve.shrink();
+    let has_lost_rivals = sieve.has_lost_rivals();
+    let remain = sieve.held.into_iter();
+    let judged = remain.map(|held| jury.judge(held.hypothesis, held.start, JUDGED_ROWS));
+    let mut judged = ranked(judged.collect());
     let exchanged: Vec<Judged> =
         judged.iter().take(4).flat_map(|top| exchanges(&jury, top)).collect();
     judged.extend(exchanged);
-    best(judged, usize::MAX)
+    (ranked(judged), has_lost_rivals)
 }
 
 /// The same with two slots' devices exchanged: how sure is the order?
@@ -220,7 +244,10 @@ fn weigh(judged: &mut [Judged], share: f64) {
 fn is_founded(judged: &Judged) -> bool {
     let is_enough = judged.placed >= STRUCTURES_MIN || judged.relations.held >= 32;
     let is_usual = offset_prior(judged.hypothesis.data_offset) >= OFFSET_PRIOR_MIN;
-    is_enough && is_usual && judged.placed * 100 >= judged.structures * PLACED_PERCENT
+    // The parity disk of a RAID4 passes for a data disk that is missing: over zeros P is a copy, and as checksums are
+    // linear, over three inodes it is an inode.
+    let is_checked = judged.hypothesis.shape.level != Level::Raid0;
+    is_enough && is_usual && is_checked && judged.placed * 100 >= judged.structures * PLACED_PERCENT
 }
 
 /// Candidates by what file systems and other volumes tell, with the volume of each; best first.
@@ -233,8 +260,13 @@ pub(crate) fn by_volumes(samples: &Samples<'_>, seen: &[Seen]) -> Vec<(Judged, V
     // A few remains of an older file system are no rival; many are.
     let most = leads.first().map_or(0, |lead| lead.groups.len());
     leads.retain(|lead| lead.groups.len() * 5 >= most);
-    let found: Vec<(&Seen, Vec<Judged>)> =
-        leads.iter().map(|lead| (*lead, merged(of_volume(samples, lead, seen)))).collect();
+    let mut has_lost_rivals = false;
+    let mut found: Vec<(&Seen, Vec<Judged>)> = Vec::new();
+    for lead in leads {
+        let (judged, has_lost) = of_volume(samples, lead, seen);
+        has_lost_rivals |= has_lost;
+        found.push((lead, merged(judged)));
+    }
     let strength = |judged: &[Judged]| judged.first().map_or(0, |judged| judged.placed) as f64;
     let sum: f64 = found.iter().map(|(_, judged)| strength(judged)).sum();
     let mut all = Vec::new();
@@ -245,6 +277,9 @@ pub(crate) fn by_volumes(samples: &Samples<'_>, seen: &[Seen]) -> Vec<(Judged, V
     }
     all.sort_by(|(a, _), (b, _)| b.probability.total_cmp(&a.probability));
     agree(&mut all);
+    for (judged, _) in all.iter_mut().filter(|_| has_lost_rivals) {
+        judged.is_certain = false;
+    }
     all
 }
 

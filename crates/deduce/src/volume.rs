@@ -80,6 +80,18 @@ pub(crate) enum Structure {
     Data,
 }
 
+impl Structure {
+    /// The first bytes of it, by which it is known whatever follows.
+    pub(crate) fn proof(self) -> usize {
+        match self {
+            Self::Superblock | Self::InodeTable => 128,
+            Self::Directory => 24,
+            Self::Node => 48,
+            Self::Data => 512,
+        }
+    }
+}
+
 /// Places in the volume at which it may lie; mostly one.
 pub(crate) type Claims = SmallVec<[u64; 2]>;
 
@@ -96,6 +108,7 @@ pub(crate) struct Finding {
 /// lie old copies, and parity over zeros is a copy; the observation holds if one of the places is right.
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
+    pub(crate) structure: Structure,
     pub(crate) claims: Claims,
     pub(crate) places: Vec<(usize, u64)>,
 }
@@ -139,7 +152,9 @@ pub(crate) fn grouped(volume: Volume, findings: Vec<Finding>) -> Seen {
     }
     let mut all: Vec<_> = by_claim.into_iter().collect();
     all.sort();
-    let groups = all.into_iter().map(|((_, claims), places)| Group { claims, places }).collect();
+    let groups = all.into_iter();
+    let group = |((structure, claims), places)| Group { structure, claims, places };
+    let groups = groups.map(group).collect();
     Seen { volume, groups }
 }
 

@@ -30,13 +30,14 @@ fn votes(geometry: &Geometry, shape: &Shape, groups: &[&Group], start: u64) -> V
     let copies = if shape.is_far() { 1 } else { usize::MAX };
     for (index, group) in groups.iter().enumerate() {
         for claim in &group.claims {
-            let address = start.saturating_add(*claim) / 512;
+            let address = start.saturating_add(*claim);
+            let (address, rest) = (address / 512, address % 512);
             if address >= geometry.array_sectors().0 {
                 continue;
             }
             for home in geometry.map(Sector(address)).homes.iter().take(copies) {
                 for &(device, at) in &group.places {
-                    let Some(offset) = at.checked_sub(home.sector.bytes()) else { continue };
+                    let Some(offset) = at.checked_sub(home.sector.bytes() + rest) else { continue };
                     votes.push(Vote { group: index, device, slot: home.slot.index(), offset });
                 }
             }

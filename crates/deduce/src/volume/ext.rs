@@ -268,9 +268,7 @@ fn inodes(
             // One of each KiB tells all that its neighbours would.
             if part_done != Some(slot / 4) {
                 part_done = Some(slot / 4);
-                let odd = inside % 512;
-                let claim = one(place - odd);
-                findings.push(finding(kept, inside - odd, Structure::InodeTable, claim));
+                findings.push(finding(kept, inside, Structure::InodeTable, one(place)));
             }
         }
     }
