@@ -18,7 +18,7 @@ tests=(
     nbdkit libnbd-bin python3-libnbd qemu-utils       # NBD clients and servers of others
     fuse3 libfuse3-dev util-linux mount               # FUSE
     e2fsprogs xfsprogs btrfs-progs                    # filesystems on arrays
-    fdisk dosfstools cryptsetup-bin f2fs-tools        # other owners' tools, whose signatures must be found
+    fdisk dosfstools mtools cryptsetup-bin f2fs-tools        # other owners' tools, whose signatures must be found
     nilfs-tools erofs-utils squashfs-tools genisoimage udftools
     jfsutils ntfs-3g exfatprogs bcache-tools tar util-linux-extra
     fio bonnie++ hdparm smartmontools postgresql      # clients of the lab (fio: of tests, too)

@@ -12,6 +12,7 @@ use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fs::Metadata;
 use std::os::unix::fs::FileTypeExt;
+use std::path::PathBuf;
 use tracing::warn;
 
 const HELP: &str = "\
@@ -109,6 +110,10 @@ pub struct Args {
     /// Write over what the members hold
     #[arg(short = 'R', long)]
     run: bool,
+    /// Write to the members nothing at all, but to a new overlay's file, which `lapstrake serve --overlay FILE` then
+    /// takes: to try what `lapstrake deduce` found. Implies --assume-clean
+    #[arg(long, value_name = "FILE", conflicts_with = "spare_devices")]
+    rescue: Option<PathBuf>,
     /// Report in JSON
     #[arg(long)]
     pub json: bool,
@@ -266,8 +271,9 @@ fn wanted(args: &Args) -> Result<NewArray, Failure> {
         data_offset: args.data_offset.map(Sectors::from_bytes),
         logical_block_size: args.logical_block_size.map(|size| size.try_into().unwrap_or(u32::MAX)),
         uuid: args.uuid,
-        assume_clean: args.assume_clean,
-        force: args.force,
+        assume_clean: args.assume_clean || args.rescue.is_some(),
+        force: args.force || args.rescue.is_some(),
+        rescue: args.rescue.clone(),
         overwrite: args.force || args.run,
         ..NewArray::new(&name(&args.name)?, args.level, members)
     })
@@ -401,6 +407,9 @@ impl Summary<'_> {
         let given = self.wanted.members.iter().flatten().chain(&self.wanted.journal);
         let paths = given.map(|spec| quoted_path(spec.argument()));
         let mut words: Vec<String> = paths.collect();
+        if let Some(overlay) = &self.wanted.rescue {
+            words.insert(0, format!("--overlay {}", quoted_path(overlay)));
+        }
         if !self.records_name() {
             words.insert(0, format!("--name={}", quoted(&self.wanted.name)));
         }

@@ -11,6 +11,7 @@ mod advise;
 mod cat;
 mod complete;
 mod create;
+mod deduce;
 mod detail;
 mod disk;
 mod examine;
@@ -68,6 +69,7 @@ enum Command {
     Create(Box<create::Args>),
     Examine(examine::Args),
     Scan(scan::Args),
+    Deduce(deduce::Args),
     Cat(cat::Args),
     Serve(Box<serve::Args>),
     Status(status::Args),
@@ -95,6 +97,7 @@ impl Command {
             Self::Create(args) => create::run(&args),
             Self::Examine(args) => examine::run(&args),
             Self::Scan(args) => scan::run(&args),
+            Self::Deduce(args) => deduce::run(&args),
             Self::Cat(args) => cat::run(&args),
             Self::Serve(args) => serve::run(&args),
             Self::Status(args) => status::run(&args),
@@ -123,6 +126,7 @@ impl Command {
             Self::Create(args) => args.json,
             Self::Examine(args) => args.json,
             Self::Scan(args) => args.json,
+            Self::Deduce(args) => args.json,
             Self::Cat(args) => args.json,
             Self::Serve(args) => args.json,
             Self::Status(args) => args.json,

@@ -470,6 +470,21 @@ impl Member {
         if self.layers.is_empty() { PASS } else { judge(&self.layers, kind, offset, len) }
     }
 
+    /// Where there may be something at or after a byte; None if all that follows is a hole. Only files tell of holes.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn next_data(&self, offset: u64) -> io::Result<Option<u64>> {
+        let inside = |at: &u64| *at < self.size;
+        match &self.store {
+            Store::File(file) if !self.is_block => {
+                let found = overlay::next_data(file, self.base() + offset)?;
+                Ok(found.map(|at| at - self.base()).filter(inside))
+            }
+            _ => Ok(Some(offset).filter(inside)),
+        }
+    }
+
     /// Reads at once, on the calling thread: for metadata. Any offset and length.
     ///
     /// # Errors

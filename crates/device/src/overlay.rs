@@ -181,6 +181,16 @@ fn make(path: &Path, file: &File, header: &Header) -> io::Result<()> {
     File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
 
+/// The bases that an overlay's file remembers; none if it is no such file, or cannot be read now.
+#[must_use]
+pub fn remembered(path: &Path) -> Vec<BaseId> {
+    let header = File::open(path).and_then(|file| {
+        let len = file.metadata()?.len();
+        read_header(&file, len)
+    });
+    header.ok().and_then(Result::ok).map_or_else(Vec::new, |header| header.bases)
+}
+
 fn read_header(file: &File, len: u64) -> io::Result<Result<Header, FormatError>> {
     let mut bytes = vec![0; len.min(HEADER_MAX) as usize];
     file.read_exact_at(&mut bytes, 0)?;
@@ -240,7 +250,7 @@ fn load(file: &File, layout: Layout) -> io::Result<Result<Map, FormatError>> {
 }
 
 /// Where there is something at or after `at`; none up to the end.
-fn next_data(file: &File, at: u64) -> io::Result<Option<u64>> {
+pub(crate) fn next_data(file: &File, at: u64) -> io::Result<Option<u64>> {
     // SAFETY: integers only.
     let found = unsafe { libc::lseek(file.as_raw_fd(), at as i64, libc::SEEK_DATA) };
     match found {

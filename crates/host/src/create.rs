@@ -5,7 +5,8 @@
 //! ([`prepare`]); then old superblocks go first, new ones come last ([`Prepared::write`]), so that
 //! a crash between leaves no member that seems whole.
 
-use crate::open::{OpenArrayError, occupied_around, open_all, probe};
+use crate::open::{OpenArrayError, occupied_around, open_all, probe, probe_all};
+use crate::overlay::lay_over_bare;
 use lapstrake_device::{Access, Member, MemberSpec, next_place};
 use lapstrake_geometry::{Layout, Level, Sectors};
 use lapstrake_metadata::create::{
@@ -85,6 +86,8 @@ pub struct NewArray {
     pub force: bool,
     /// Write over what the members hold; not over a bitmap's file, which no member is.
     pub overwrite: bool,
+    /// A new overlay's file, which takes all that is written: the members stay as they are.
+    pub rescue: Option<PathBuf>,
     /// Now, in seconds since 1970.
     pub now: u64,
 }
@@ -116,6 +119,7 @@ impl NewArray {
             assume_clean: false,
             force: false,
             overwrite: false,
+            rescue: None,
             now: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs()),
         }
     }
@@ -164,6 +168,12 @@ pub enum PrepareError {
         /// The system's reason.
         source: io::Error,
     },
+    /// The overlay's file holds something.
+    #[error("{}: is there already; nothing was written; name a new file for the overlay", .0.display())]
+    OverlayThere(PathBuf),
+    /// A bitmap's file would be written beside the overlay.
+    #[error("a bitmap in a file cannot be made in an overlay; nothing was written: leave it out")]
+    BitmapBesideOverlay,
     /// What is there is no bitmap.
     #[error("{0}, no bitmap; nothing was written: choose another file")]
     BitmapOver(Occupied),
@@ -270,7 +280,16 @@ pub fn prepare(wanted: &NewArray, random: impl FnMut(&mut [u8])) -> Result<Prepa
         // It must be no member, and nobody may be using it.
         specs.push(MemberSpec::whole(path));
     }
-    let mut opened = open_all(&specs, Access::ReadWrite)?.into_iter();
+    if let Some(path) = &wanted.rescue {
+        if matches!(wanted.bitmap, NewBitmap::File(_)) {
+            return Err(PrepareError::BitmapBesideOverlay);
+        }
+        if path.symlink_metadata().is_ok_and(|meta| meta.len() > 0) {
+            return Err(PrepareError::OverlayThere(path.clone()));
+        }
+    }
+    let access = if wanted.rescue.is_some() { Access::ReadOnly } else { Access::ReadWrite };
+    let mut opened = open_all(&specs, access)?.into_iter();
     let members: Vec<Option<Arc<Member>>> =
         places(wanted).map(|spec| spec.and_then(|_| opened.next())).collect();
     let old_bitmap = opened.next();
@@ -290,6 +309,10 @@ pub fn prepare(wanted: &NewArray, random: impl FnMut(&mut [u8])) -> Result<Prepa
     }
     let plan = create::plan(&request(wanted, &members), random)
         .map_err(|error| PrepareError::Plan { member: culprit(wanted, &error), error })?;
+    if wanted.rescue.is_some() {
+        // All of it stays where it is.
+        lost.clear();
+    }
     if !wanted.overwrite && !lost.is_empty() {
         return Err(PrepareError::Occupied(lost));
     }
@@ -303,7 +326,25 @@ pub fn prepare(wanted: &NewArray, random: impl FnMut(&mut [u8])) -> Result<Prepa
         }
         lost.extend(bitmap_in(path));
     }
+    let members = match &wanted.rescue {
+        Some(path) => over(path, members)?,
+        None => members,
+    };
     Ok(Prepared { plan, members, old, lost, bitmap_file })
+}
+
+/// The members beneath a new overlay.
+fn over(
+    path: &Path,
+    members: Vec<Option<Arc<Member>>>,
+) -> Result<Vec<Option<Arc<Member>>>, PrepareError> {
+    let devices: Vec<Arc<Member>> = members.iter().flatten().cloned().collect();
+    let findings = probe_all(&devices)?;
+    let mut tops = lay_over_bare(path, devices, &findings)?.into_iter();
+    Ok(members
+        .iter()
+        .map(|member| Some(Arc::new(member.as_ref().and_then(|_| tops.next())?)))
+        .collect())
 }
 
 fn is_there(path: &Path) -> Result<bool, PrepareError> {

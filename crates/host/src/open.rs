@@ -635,7 +635,7 @@ fn with_maps(
     Ok(devices.into_iter().map(with).collect())
 }
 
-fn probe_all(devices: &[Arc<Member>]) -> Result<Vec<Findings>, OpenArrayError> {
+pub(crate) fn probe_all(devices: &[Arc<Member>]) -> Result<Vec<Findings>, OpenArrayError> {
     let one =
         |device: &Arc<Member>| probe_member(device).map_err(|source| read_error(device, source));
     devices.iter().map(one).collect()

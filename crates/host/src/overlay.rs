@@ -6,10 +6,11 @@
 use crate::open::{OpenArrayError, read_error};
 use lapstrake_device::{
     Member, OverlayError,
-    overlay::{BaseId, overlay},
+    overlay::{BaseId, overlay, remembered},
 };
-use lapstrake_metadata::{Superblock, bitmap};
+use lapstrake_metadata::{Superblock, bitmap, detect::Findings};
 use std::{
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -65,7 +66,8 @@ impl Drop for NewOverlay {
 }
 
 /// Puts the members and the bitmap file beneath an overlay. Devices without a superblock stay as they
-/// are, for reading only: no array takes them.
+/// are, for reading only: no array takes them, unless the overlay itself holds their superblocks
+/// ([`lay_over_bare`]).
 pub(crate) fn lay_over(
     path: &Path,
     devices: &mut [Arc<Member>],
@@ -74,9 +76,15 @@ pub(crate) fn lay_over(
 ) -> Result<(), OpenArrayError> {
     let mut tops: Vec<&mut Arc<Member>> = Vec::new();
     let mut bases = Vec::new();
+    let known = remembered(path);
     for (device, superblock) in devices.iter_mut().zip(superblocks) {
-        if let Some(superblock) = superblock {
-            bases.push((device.clone(), base_id(device, superblock)));
+        let id = match superblock {
+            Some(superblock) => Some(base_id(device, superblock)),
+            None if known.is_empty() => None,
+            None => bare_ids(device)?.into_iter().find(|id| known.contains(id)),
+        };
+        if let Some(id) = id {
+            bases.push((device.clone(), id));
             tops.push(device);
         }
     }
@@ -98,6 +106,74 @@ pub(crate) fn lay_over(
         *top = Arc::new(layered);
     }
     Ok(())
+}
+
+/// Puts devices beneath a new overlay that is to hold superblocks for those that have none.
+pub(crate) fn lay_over_bare(
+    path: &Path,
+    devices: Vec<Arc<Member>>,
+    findings: &[Findings],
+) -> Result<Vec<Member>, OpenArrayError> {
+    let mut choices = Vec::new();
+    for (device, found) in devices.iter().zip(findings) {
+        choices.push(match found.best() {
+            Some(superblock) => [base_id(device, superblock); 2],
+            None => bare_ids(device)?,
+        });
+    }
+    let is_alone = |id: &BaseId| choices.iter().filter(|choice| choice[0].id == id.id).count() == 1;
+    let ids = choices.iter().map(|choice| if is_alone(&choice[0]) { choice[0] } else { choice[1] });
+    let bases = devices.into_iter().zip(ids).collect();
+    Ok(overlay(path, bases)?)
+}
+
+/// What a device without a superblock is known by: its bytes at sampled places; and where another device has the same
+/// there, these with its path.
+fn bare_ids(device: &Member) -> Result<[BaseId; 2], OpenArrayError> {
+    const PLACES: u64 = 256;
+    const BYTES: usize = 4096;
+    let mut digest = Digest::default();
+    let mut bytes = vec![0; BYTES];
+    let last = device.size().saturating_sub(BYTES as u64) / BYTES as u64;
+    // Half of them lie in the first 2 MiB, where superblocks leave off and data begin.
+    let near = (0..PLACES).map(|place| place * 2 * BYTES as u64);
+    let far = (0..PLACES).map(|place| last * place / PLACES * BYTES as u64);
+    for place in near.chain(far).filter(|place| place + BYTES as u64 <= device.size()) {
+        device.read_at(place, &mut bytes).map_err(|source| read_error(device, source))?;
+        digest.add(&bytes);
+    }
+    let by_bytes = digest.id();
+    let path = device.spec().resolved().unwrap_or_else(|_| device.spec().clone());
+    digest.add(path.argument().as_bytes());
+    let id = |id| BaseId { size: device.size(), stamp: [0; 2], id };
+    Ok([id(by_bytes), id(digest.id())])
+}
+
+/// Four times FNV-1a of 64 bits, from different beginnings: tells devices apart, and guards against nobody.
+struct Digest([u64; 4]);
+
+impl Default for Digest {
+    fn default() -> Self {
+        Self([0, 1, 2, 3].map(|lane| 0xcbf2_9ce4_8422_2325 ^ lane))
+    }
+}
+
+impl Digest {
+    fn add(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            for lane in &mut self.0 {
+                *lane = (*lane ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+            }
+        }
+    }
+
+    fn id(&self) -> [u8; 32] {
+        let mut id = [0; 32];
+        for (to, lane) in id.chunks_exact_mut(8).zip(self.0) {
+            to.copy_from_slice(&lane.to_le_bytes());
+        }
+        id
+    }
 }
 
 /// The array's UUID and the member's (0.90: its number); events and time of the last update, which

@@ -5,6 +5,7 @@ mod bitmaps;
 mod cat;
 mod control;
 mod create;
+mod deduce;
 mod deleted;
 mod disk;
 mod examine;

@@ -1,0 +1,112 @@
+//! `lapstrake deduce`, and `create --rescue`, which tries what it says: the members stay as they are, byte for byte.
+
+use crate::support::Lab;
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::process::Command;
+
+/// A RAID5 of four with an ext4 on it. None, which is said, if there is no mkfs.ext4.
+fn raid5(lab: &Lab) -> Option<Vec<u8>> {
+    for member in ["m0", "m1", "m2", "m3"] {
+        lab.file(member, 64 << 20);
+    }
+    let files = lab.path("files");
+    for directory in 0..20 {
+        let path = files.join(format!("d{directory}"));
+        fs::create_dir_all(&path).unwrap();
+        for file in 0..12 {
+            fs::write(path.join(format!("f{file}")), format!("{file} ").repeat(4000)).unwrap();
+        }
+    }
+    lab.file("image", 120 << 20);
+    let mut mkfs = Command::new("/usr/sbin/mkfs.ext4");
+    let made = mkfs.args(["-q", "-F", "-d"]).arg(files).arg(lab.path("image")).status();
+    if !made.is_ok_and(|status| status.success()) {
+        lapstrake_not_run::not_run("deduce of an ext4: mkfs.ext4 does not run");
+        return None;
+    }
+    let contents = lab.read("image");
+    let args = "create old -l 5 -n 4 -c 64 --assume-clean --homehost none m0 m1 m2 m3";
+    lab.run(args).ok();
+    write_through_library(lab, &contents);
+    Some(contents)
+}
+
+fn write_through_library(lab: &Lab, contents: &[u8]) {
+    let members = ["m0", "m1", "m2", "m3"].map(|member| lab.path(member));
+    let array = lapstrake::Array::open(members).unwrap();
+    for (index, part) in contents.chunks(1 << 20).enumerate() {
+        if part.iter().any(|byte| *byte != 0) {
+            array.write_at((index as u64) << 20, part).unwrap();
+        }
+    }
+    array.close().unwrap();
+}
+
+fn wipe(lab: &Lab, members: &[&str]) {
+    for member in members {
+        let file = fs::File::options().write(true).open(lab.path(member)).unwrap();
+        file.write_all_at(&[0; 8192], 0).unwrap();
+    }
+}
+
+/// What a person does with the printed commands.
+fn rescue(lab: &Lab, report: &serde_json::Value) -> Vec<u8> {
+    let create = report["candidates"][0]["commands"][0].as_str().unwrap();
+    lab.run(create.strip_prefix("lapstrake ").unwrap()).ok();
+    let serve = report["candidates"][0]["commands"][1].as_str().unwrap();
+    let members = serve.split(' ').skip(6).map(|member| lab.path(member));
+    let mut options = lapstrake::OpenOptions::new();
+    let array = options.overlay(lab.path("rescue.cow")).degraded(true).open(members).unwrap();
+    let mut bytes = vec![0; 120 << 20];
+    array.read_at(0, &mut bytes).unwrap();
+    array.close().unwrap();
+    bytes
+}
+
+#[test]
+fn wiped_members_in_any_order_are_served_through_an_overlay_and_stay_as_they_are() {
+    let lab = Lab::new(&[]);
+    let Some(contents) = raid5(&lab) else { return };
+    wipe(&lab, &["m0", "m1", "m2", "m3"]);
+    let before = ["m0", "m1", "m3"].map(|member| lab.read(member));
+    let found = lab.run("deduce --json m3 m0 m1").ok().json();
+    let first = &found["candidates"][0];
+    let told = (&first["level"], &first["layout"], &first["chunk_bytes"], &first["members"]);
+    let expected = serde_json::json!(["raid5", "left-symmetric", 65536, ["m0", "m1", null, "m3"]]);
+    assert_eq!(serde_json::json!([told.0, told.1, told.2, told.3]), expected);
+    assert!(rescue(&lab, &found) == contents, "the contents differ");
+    assert!(["m0", "m1", "m3"].map(|member| lab.read(member)) == before, "a member was written");
+}
+
+#[test]
+fn a_create_over_an_old_array_is_told_as_what_it_is() {
+    let lab = Lab::new(&[]);
+    let Some(contents) = raid5(&lab) else { return };
+    wipe(&lab, &["m0", "m1", "m2", "m3"]);
+    let args = "create new -l 5 -n 4 -c 512 --assume-clean --force --homehost none m2 m0 m1 m3";
+    lab.run(args).ok();
+    let told = lab.run("deduce m0 m1 m2 m3").ok();
+    assert!(told.out.contains("they differ in chunk, data offset, order"), "{}", told.out);
+    let found = lab.run("deduce --json m0 m1 m2 m3").ok().json();
+    assert!(rescue(&lab, &found) == contents, "the contents differ");
+}
+
+#[test]
+fn devices_that_tell_nothing_are_told_so() {
+    let lab = Lab::new(&[8, 8]);
+    let none = lab.run("deduce m0 m1");
+    assert_eq!(none.code, 1, "{none:?}");
+    assert!(none.out.contains("nothing was found"), "{none:?}");
+    assert_eq!(lab.run("deduce m0 m0").code, 2);
+}
+
+#[test]
+fn an_overlay_for_rescue_is_a_new_file() {
+    let lab = Lab::new(&[16, 16]);
+    lab.write_at("m0", 0, &[1; 4096]);
+    lab.file("there", 4096);
+    let refused = lab.run("create r -l 1 --rescue there m0 m1");
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(refused.err.contains("name a new file"), "{refused:?}");
+}

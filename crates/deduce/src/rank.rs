@@ -1,0 +1,297 @@
+//! Which hypotheses are tried, what speaks for each, and how sure that makes.
+//!
+//! All hypotheses of one volume are judged by the same observations: how many of the volume's structures lie where they
+//! have to, and how many relations of parity and copies hold. Each structure in a wrong place counts against one. Those
+//! that give the same array byte for byte are one candidate.
+
+use crate::hypothesis::{Fit, Hypothesis, offset_prior};
+use crate::linear;
+use crate::relation::{Relations, relations};
+use crate::sample::Samples;
+use crate::shape::Shape;
+use crate::volume::{Group, Seen, Volume};
+use crate::vote;
+use lapstrake_geometry::{Level, Sectors};
+
+/// Observations by which shapes are sifted.
+const SIFTED: usize = 160;
+/// Observations by which what remains is judged.
+const JUDGED: usize = 2000;
+/// Hypotheses that remain.
+const REMAIN: usize = 64;
+/// What is no further behind the best while sifting could be better in the end, as a logarithm of odds.
+const RIVAL: f64 = 12.0;
+/// Rows by which relations are tried, while sifting and in the end.
+const SIFTED_ROWS: usize = 12;
+const JUDGED_ROWS: usize = 96;
+/// What a structure in the wrong place counts against a hypothesis, as a logarithm of odds.
+const MISPLACED: f64 = 3.0;
+/// What a structure that not all copies have counts against it: a mirror's half may be out of date.
+const COPY_LACKS: f64 = 1.5;
+/// More is never claimed: the true array may be one that is not among the hypotheses.
+const PROBABILITY_MAX: f64 = 0.999;
+/// A candidate that is told with confidence has at least this probability,
+const CERTAIN: f64 = 0.99;
+/// so many structures that lie where they have to,
+const STRUCTURES_MIN: usize = 8;
+/// no more than one in five elsewhere (old copies in journals),
+const PLACED_PERCENT: usize = 80;
+/// and a data offset that mdadm may have chosen.
+const OFFSET_PRIOR_MIN: f64 = -0.5;
+
+/// A hypothesis with what speaks for it.
+#[derive(Clone, Debug)]
+pub(crate) struct Judged {
+    pub(crate) hypothesis: Hypothesis,
+    /// Where the volume begins, bytes.
+    pub(crate) start: u64,
+    pub(crate) placed: usize,
+    pub(crate) structures: usize,
+    pub(crate) relations: Relations,
+    pub(crate) score: f64,
+    pub(crate) probability: f64,
+    pub(crate) is_certain: bool,
+    /// Other descriptions of the same array.
+    pub(crate) equal: Vec<Hypothesis>,
+}
+
+/// What is asked of every hypothesis.
+struct Jury<'a> {
+    samples: &'a Samples<'a>,
+    /// Of the volume that is looked for.
+    groups: Vec<&'a Group>,
+    /// Of containers around it, which begin the array.
+    around: Vec<&'a Group>,
+}
+
+fn spread<T: Copy>(all: &[T], most: usize) -> Vec<T> {
+    let count = all.len().min(most);
+    (0..count).map(|index| all[index * all.len() / count]).collect()
+}
+
+impl<'a> Jury<'a> {
+    fn of(samples: &'a Samples<'a>, lead: &'a Seen, around: &[&'a Seen]) -> Self {
+        let groups: Vec<&Group> = lead.groups.iter().collect();
+        Self {
+            samples,
+            groups: spread(&groups, JUDGED),
+            around: around.iter().flat_map(|seen| &seen.groups).collect(),
+        }
+    }
+
+    fn sifter(&self) -> Self {
+        let groups = spread(&self.groups, SIFTED);
+        Self { samples: self.samples, groups, around: self.around.clone() }
+    }
+
+    fn judge(&self, hypothesis: Hypothesis, start: u64, rows: usize) -> Judged {
+        let mut fits: Vec<Fit> =
+            self.groups.iter().map(|g| hypothesis.fit(self.samples, g, start)).collect();
+        fits.extend(self.around.iter().map(|group| match start {
+            0 => Fit::Misplaced,
+            _ => hypothesis.fit(self.samples, group, 0),
+        }));
+        let structures = fits.len();
+        let count = |fit: Fit| fits.iter().filter(|found| **found == fit).count();
+        let (misplaced, lacking) = (count(Fit::Misplaced), count(Fit::CopyLacks));
+        let relations = relations(self.samples, &hypothesis, rows);
+        let score = hypothesis.prior() + relations.weight()
+            - MISPLACED * misplaced as f64
+            - COPY_LACKS * lacking as f64;
+        Judged {
+            hypothesis,
+            start,
+            placed: structures - misplaced,
+            structures,
+            relations,
+            score,
+            probability: 0.0,
+            is_certain: false,
+            equal: Vec::new(),
+        }
+    }
+}
+
+/// Best first.
+fn ranked(mut judged: Vec<Judged>) -> Vec<Judged> {
+    judged.sort_by(|a, b| b.score.total_cmp(&a.score));
+    judged
+}
+
+/// Hypotheses by a few observations, of which the best remain.
+#[derive(Default)]
+struct Sieve {
+    held: Vec<Judged>,
+    /// The best score of what was let go.
+    lost: Option<f64>,
+}
+
+impl Sieve {
+    fn shrink(&mut self) {
+        self.held = ranked(std::mem::take(&mut self.held));
+        let lost = self.held.get(REMAIN).map(|lost| lost.score);
+        self.lost = self.lost.into_iter().chain(lost).reduce(f64::max);
+        self.held.truncate(REMAIN);
+    }
+
+    /// Whether something that comes near to the best was let go: then nothing is sure.
+    fn has_lost_rivals(&self) -> bool {
+        let best = self.held.first().map(|best| best.score);
+        best.zip(self.lost).is_some_and(|(best, lost)| best - lost < RIVAL)
+    }
+}
+
+/// What the devices may be, by one volume's observations, best first; and whether too many are alike for all to be judged.
+fn of_volume(samples: &Samples<'_>, lead: &Seen, seen: &[Seen]) -> (Vec<Judged>, bool) {
+    let containers = seen.iter().filter(|other| other.volume.kind.is_container());
+    let around: Vec<&Seen> = containers.filter(|other| other.volume != lead.volume).collect();
+    let inner = around.iter().flat_map(|container| container.volume.inner.iter().copied());
+    let mut starts: Vec<u64> = std::iter::once(0).chain(inner).collect();
+    starts.sort_unstable();
+    starts.dedup();
+    let jury = Jury::of(samples, lead, &around);
+    let sifter = jury.sifter();
+    let usable = Sectors(samples.min_size() / 512);
+    let mut sieve = Sieve::default();
+    for shape in Shape::all(samples.devices() as u16) {
+        let Some(geometry) = shape.even(usable) else { continue };
+        for &start in &starts {
+            let devices = samples.devices();
+            let found = vote::hypotheses(&shape, &geometry, &sifter.groups, start, devices);
+            for hypothesis in found.into_iter().flat_map(|found| found.sized(samples)) {
+                sieve.held.push(sifter.judge(hypothesis, start, SIFTED_ROWS));
+            }
+        }
+        if sieve.held.len() > 16 * REMAIN {
+            sieve.shrink();
+        }
+    }
+    for &start in starts.iter().filter(|_| samples.devices() > 1) {
+        for hypothesis in linear::hypotheses(samples, &sifter.groups, start) {
+            sieve.held.push(sifter.judge(hypothesis, start, SIFTED_ROWS));
+        }
+    }
+    sieve.shrink();
+    let has_lost_rivals = sieve.has_lost_rivals();
+    let remain = sieve.held.into_iter();
+    let judged = remain.map(|held| jury.judge(held.hypothesis, held.start, JUDGED_ROWS));
+    let mut judged = ranked(judged.collect());
+    let exchanged: Vec<Judged> =
+        judged.iter().take(4).flat_map(|top| exchanges(&jury, top)).collect();
+    judged.extend(exchanged);
+    (ranked(judged), has_lost_rivals)
+}
+
+/// The same with two slots' devices exchanged: how sure is the order?
+fn exchanges(jury: &Jury<'_>, top: &Judged) -> Vec<Judged> {
+    let slots = top.hypothesis.order.len();
+    let pairs = (0..slots).flat_map(|a| (a + 1..slots).map(move |b| (a, b)));
+    let exchanged = pairs.filter_map(|(a, b)| {
+        let mut hypothesis = top.hypothesis.clone();
+        hypothesis.order.swap(a, b);
+        (hypothesis.order != top.hypothesis.order)
+            .then(|| jury.judge(hypothesis, top.start, JUDGED_ROWS))
+    });
+    exchanged.collect()
+}
+
+/// Addresses at which hypotheses are compared, bytes: many in the first stripes, then ever fewer.
+fn probes(judged: &[Judged]) -> Vec<u64> {
+    let size = |judged: &Judged| judged.hypothesis.geometry.array_sectors().bytes();
+    let end = judged.iter().map(size).min().unwrap_or(0);
+    let near = (0..256).map(|index| index * 4096);
+    let far = (0..512).map(|index| (1 << 20) + index * (256 << 10) + (index % 61) * 4096);
+    near.chain(far).filter(|address| *address < end).collect()
+}
+
+/// Puts together those that are the same array.
+fn merged(judged: Vec<Judged>) -> Vec<Judged> {
+    let probes = probes(&judged);
+    let mut signatures: Vec<Vec<Vec<(usize, u64)>>> = Vec::new();
+    let mut distinct: Vec<Judged> = Vec::new();
+    for judged in judged {
+        // The same file system at another place of the array is the same to its owner.
+        let shifted: Vec<u64> = probes.iter().map(|probe| probe + judged.start).collect();
+        let signature = judged.hypothesis.signature(&shifted);
+        match signatures.iter().position(|known| *known == signature) {
+            Some(at) => {
+                let known = &mut distinct[at];
+                if !known.equal.iter().any(|h| h.order == judged.hypothesis.order) {
+                    known.equal.push(judged.hypothesis);
+                }
+            }
+            None => {
+                signatures.push(signature);
+                distinct.push(judged);
+            }
+        }
+    }
+    distinct
+}
+
+/// Turns scores into probabilities, of which `share` is given out.
+fn weigh(judged: &mut [Judged], share: f64) {
+    let top = judged.iter().map(|judged| judged.score).fold(f64::NEG_INFINITY, f64::max);
+    let odds = |judged: &Judged| (judged.score - top).exp();
+    let sum: f64 = judged.iter().map(odds).sum();
+    for judged in judged {
+        judged.probability = (odds(judged) / sum * share).min(PROBABILITY_MAX);
+        judged.is_certain = judged.probability >= CERTAIN && is_founded(judged);
+    }
+}
+
+/// Whether so much speaks for it that the true array can hardly be another kind of thing.
+fn is_founded(judged: &Judged) -> bool {
+    let is_enough = judged.placed >= STRUCTURES_MIN || judged.relations.held >= 32;
+    let is_usual = offset_prior(judged.hypothesis.data_offset) >= OFFSET_PRIOR_MIN;
+    // The parity disk of a RAID4 passes for a data disk that is missing: over zeros P is a copy, and as checksums are
+    // linear, over three inodes it is an inode.
+    let is_checked = judged.hypothesis.shape.level != Level::Raid0;
+    is_enough && is_usual && is_checked && judged.placed * 100 >= judged.structures * PLACED_PERCENT
+}
+
+/// Candidates by what file systems and other volumes tell, with the volume of each; best first.
+pub(crate) fn by_volumes(samples: &Samples<'_>, seen: &[Seen]) -> Vec<(Judged, Volume)> {
+    let is_content = |seen: &&Seen| !seen.volume.kind.is_container();
+    let mut leads: Vec<&Seen> = seen.iter().filter(is_content).take(2).collect();
+    if leads.is_empty() {
+        leads = seen.iter().take(1).collect();
+    }
+    // A few remains of an older file system are no rival; many are.
+    let most = leads.first().map_or(0, |lead| lead.groups.len());
+    leads.retain(|lead| lead.groups.len() * 5 >= most);
+    let mut has_lost_rivals = false;
+    let mut found: Vec<(&Seen, Vec<Judged>)> = Vec::new();
+    for lead in leads {
+        let (judged, has_lost) = of_volume(samples, lead, seen);
+        has_lost_rivals |= has_lost;
+        found.push((lead, merged(judged)));
+    }
+    let strength = |judged: &[Judged]| judged.first().map_or(0, |judged| judged.placed) as f64;
+    let sum: f64 = found.iter().map(|(_, judged)| strength(judged)).sum();
+    let mut all = Vec::new();
+    for (lead, mut judged) in found {
+        let share = strength(&judged) / f64::max(sum, 1.0);
+        weigh(&mut judged, share);
+        all.extend(judged.into_iter().map(|judged| (judged, lead.volume.clone())));
+    }
+    all.sort_by(|(a, _), (b, _)| b.probability.total_cmp(&a.probability));
+    agree(&mut all);
+    for (judged, _) in all.iter_mut().filter(|_| has_lost_rivals) {
+        judged.is_certain = false;
+    }
+    all
+}
+
+/// Two volumes that lead to one array speak for it together.
+fn agree(all: &mut Vec<(Judged, Volume)>) {
+    let Some(((top, _), rest)) = all.split_first_mut() else { return };
+    let is_same = |other: &Judged| {
+        let (own, other) = (&top.hypothesis, &other.hypothesis);
+        (own.shape, own.data_offset, &own.order) == (other.shape, other.data_offset, &other.order)
+    };
+    let Some(at) = rest.iter().position(|(other, _)| is_same(other)) else { return };
+    top.probability = (top.probability + rest[at].0.probability).min(PROBABILITY_MAX);
+    top.is_certain = top.probability >= CERTAIN && is_founded(top);
+    all.remove(at + 1);
+}
