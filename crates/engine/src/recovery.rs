@@ -167,7 +167,8 @@ impl Supervisor {
         self.scheduler.speed()
     }
 
-    /// What runs or is about to, if anything is.
+    /// What runs or is about to, if anything is. A recovery runs from when a spare can have a slot until the member that
+    /// is replaced is given up.
     #[must_use]
     pub fn sync_progress(&self, now: Time) -> Option<SyncProgress> {
         let waiting = || {
@@ -176,7 +177,11 @@ impl Supervisor {
             let held = self.scheduler.holds(next.action);
             Some(SyncProgress { action: next.action, done, end, speed: 0, held })
         };
-        self.scheduler.progress(now).or_else(waiting)
+        let end = Sector(self.geometry.component().0);
+        let action = SyncAction::Recovery;
+        let change = SyncProgress { action, done: end, end, speed: 0, held: false };
+        let changing = || self.is_slot_to_change().then_some(change);
+        self.scheduler.progress(now).or_else(waiting).or_else(changing)
     }
 
     /// Whether nothing is begun, though it may be needed.
@@ -306,6 +311,18 @@ impl Supervisor {
                 self.give_slot(spare, slot);
             }
         }
+    }
+
+    /// Whether a spare is about to get a slot, or a replacement that is whole its member's, once superblocks say so.
+    fn is_slot_to_change(&self) -> bool {
+        let spare = self.members.spare();
+        let is_to_change = |id: MemberId| {
+            let member = self.members.get(id);
+            let waits = spare.is_some() && member.is_in_sync() && member.is_to_go();
+            waits || member.is_whole_replacement()
+        };
+        let is_filled = spare.is_some() && self.members.vacancy().is_some();
+        !self.broken && (is_filled || self.members.ids().any(is_to_change))
     }
 
     /// Superblocks say of each replacement that is whole that it is: nothing said of it waits, or is on its way.

@@ -383,6 +383,8 @@ fn a_replacement_is_whole_on_record_before_the_member_is_given_up() {
     let orders = story.take_orders();
     assert!(orders.contains(&Order::Trusted(spare, FULLY_TRUSTED)), "{orders:?}");
     assert!(!orders.contains(&Order::MemberFailed(MemberId(1))), "{orders:?}");
+    let progress = story.supervisor.sync_progress(story.now).expect("who waits for it waits on");
+    assert_eq!((progress.action, progress.done), (SyncAction::Recovery, progress.end));
     while !story.orders.contains(&Order::MemberFailed(MemberId(1))) {
         let write = story.pending.remove(0);
         story.end(&write, true);
@@ -395,6 +397,7 @@ fn a_replacement_is_whole_on_record_before_the_member_is_given_up() {
     }
     story.settle();
     assert!(!story.supervisor.is_degraded());
+    assert_eq!(story.supervisor.sync_progress(story.now), None);
 }
 
 #[test]
