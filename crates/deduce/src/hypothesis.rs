@@ -3,7 +3,7 @@
 use crate::sample::Samples;
 use crate::shape::Shape;
 use crate::volume::Group;
-use lapstrake_geometry::{Geometry, Level, Sector, Sectors, Slot};
+use lapstrake_geometry::{Content, Geometry, Level, Sector, Sectors, Slot};
 use lapstrake_parity::gf;
 
 /// A way to read the devices as an array.
@@ -121,6 +121,19 @@ impl Hypothesis {
             sum.iter_mut().zip(&bytes[..]).for_each(|(to, from)| *to ^= gf::mul(factor, *from));
         }
         sum[proof].iter().all(|byte| *byte == 0)
+    }
+
+    /// Whether all that was seen of a structure lies in parity: as checksums are linear, over three inodes it passes for
+    /// an inode.
+    pub(crate) fn has_in_parity_only(&self, group: &Group) -> bool {
+        group.places.iter().all(|(device, at)| {
+            let slot = self.order.iter().position(|given| *given == Some(*device));
+            let sector = at.checked_sub(self.data_offset).map(|at| Sector(at / 512));
+            slot.zip(sector).is_some_and(|(slot, sector)| {
+                let content = self.geometry.content(Slot(slot as u16), sector);
+                matches!(content, Content::P(_) | Content::Q(_))
+            })
+        })
     }
 
     /// Members that are not there.

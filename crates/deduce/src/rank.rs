@@ -91,7 +91,13 @@ impl<'a> Jury<'a> {
             0 => Fit::Misplaced,
             _ => hypothesis.fit(self.samples, group, 0),
         }));
-        let structures = fits.len();
+        // What lies in parity only is expected to be out of place.
+        let mut of_parity = 0;
+        for (group, fit) in self.groups.iter().zip(&fits) {
+            let is_misplaced = *fit == Fit::Misplaced;
+            of_parity += usize::from(is_misplaced && hypothesis.has_in_parity_only(group));
+        }
+        let structures = fits.len() - of_parity;
         let count = |fit: Fit| fits.iter().filter(|found| **found == fit).count();
         let (misplaced, lacking) = (count(Fit::Misplaced), count(Fit::CopyLacks));
         let relations = relations(self.samples, &hypothesis, rows);
@@ -101,7 +107,7 @@ impl<'a> Jury<'a> {
         Judged {
             hypothesis,
             start,
-            placed: structures - misplaced,
+            placed: fits.len() - misplaced,
             structures,
             relations,
             score,

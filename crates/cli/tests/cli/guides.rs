@@ -157,6 +157,11 @@ fn operate() {
 }
 
 #[test]
+fn when_superblocks_are_gone() {
+    follow("docs/deduce.md");
+}
+
+#[test]
 fn rescue() {
     follow("docs/rescue.md");
 }
