@@ -115,6 +115,7 @@ smoke: ## fuzz targets and benchmarks: do they run at all
 
 bench: ## all benchmarks in full, against their gates
 	$(CARGO) xtask bench
+	$(CARGO) test --locked --release --package lapstrake-lab --test report_page -- --ignored --nocapture painted
 
 accuracy: build ## models against what was measured: make accuracy TRACES=DIR CASES=DIR
 	scripts/accuracy.sh '$(TRACES)' '$(CASES)'

@@ -7,7 +7,9 @@ use clap_complete::engine::{
     ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter,
 };
 use lapstrake_host::control;
-use std::ffi::OsStr;
+use std::env::args_os;
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// In which shells name the one that asks.
@@ -47,14 +49,14 @@ pub fn profiles() -> ArgValueCompleter {
 /// Arrays that are served.
 pub fn arrays() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
-        fitting(current, control::served(&control::directory()).unwrap_or_default())
+        fitting(current, control::served(&directory(args_os())).unwrap_or_default())
     })
 }
 
 /// Members of arrays that are served, and words.
 pub fn members(list: &'static [&'static str]) -> ArgValueCompleter {
     ArgValueCompleter::new(move |current: &OsStr| {
-        let dir = control::directory();
+        let dir = directory(args_os());
         let arrays = control::served(&dir).unwrap_or_default();
         let named = arrays.into_iter().filter(|name| is_on_the_line(name));
         let details =
@@ -69,7 +71,24 @@ pub fn members(list: &'static [&'static str]) -> ArgValueCompleter {
 
 /// Whether the array is the one that the command line names.
 fn is_on_the_line(name: &str) -> bool {
-    std::env::args_os().any(|word| word == name)
+    args_os().any(|word| word == name)
+}
+
+/// Where servers are looked for: as the command line that is typed says, or as anywhere else. bash takes the sign of
+/// equality for a word.
+fn directory(words: impl Iterator<Item = OsString>) -> PathBuf {
+    let mut words = words.filter(|word| word != "=");
+    while let Some(word) = words.next() {
+        let named = match word.to_str().and_then(|word| word.strip_prefix("--control-dir")) {
+            Some("") => words.next(),
+            Some(behind) => behind.strip_prefix('=').map(OsString::from),
+            None => None,
+        };
+        if let Some(directory) = named {
+            return directory.into();
+        }
+    }
+    control::directory()
 }
 
 fn fitting(

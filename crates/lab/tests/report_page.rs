@@ -16,9 +16,7 @@ const SMALL: Amount = Amount { arrays: 9, workloads: 3, repeats: 5, samples: 100
 /// The plan whose page's size and time docs/lab.md tells.
 const LARGE: Amount = Amount { arrays: 17, workloads: 6, repeats: 5, samples: 300, with_states: 0 };
 const LARGE_BYTES_MAX: usize = 2_000_000;
-const LARGE_MS_MAX: u64 = 10_000;
-/// On the developers' machine it is a third of a second; other tests may run beside it.
-const FIRST_PAINT_MS_MAX: u64 = 3_000;
+const FIRST_PAINT_MS_MAX: u64 = 1_000;
 
 fn scratch(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
@@ -245,18 +243,16 @@ fn it_is_readable_on_a_phone_in_the_dark_and_on_paper() {
     page.no_complaints();
 }
 
+/// A benchmark: `make bench` runs it alone.
 #[test]
-fn a_large_report_is_small_and_fast_enough() {
+#[ignore = "times are for make bench"]
+fn a_large_report_is_painted_soon() {
     let file = page("report-large.html", LARGE, false);
-    let bytes = std::fs::metadata(&file).unwrap().len() as usize;
-    println!("17 arrays x 6 loads x 5 repeats: {bytes} bytes");
-    assert!(bytes <= LARGE_BYTES_MAX, "{bytes}");
     let began = Instant::now();
     let Some(page) = Page::open(&file, 1400, 900) else { return };
     let opened = began.elapsed();
     let ms = page.number("document.documentElement.dataset.ready");
     println!("unpacked and drawn in {ms} ms; browser, page and all: {} ms", opened.as_millis());
-    assert!(ms <= LARGE_MS_MAX, "{ms}");
     let paint = "performance.getEntriesByName('first-contentful-paint')[0].startTime";
     page.evaluate(
         "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))",
@@ -264,6 +260,15 @@ fn a_large_report_is_small_and_fast_enough() {
     let paint = page.number(paint);
     println!("first paint after {paint} ms");
     assert!(paint <= FIRST_PAINT_MS_MAX, "{paint}");
+}
+
+#[test]
+fn a_large_report_is_small_and_its_matrix_fits() {
+    let file = page("report-large.html", LARGE, false);
+    let bytes = std::fs::metadata(&file).unwrap().len() as usize;
+    println!("17 arrays x 6 loads x 5 repeats: {bytes} bytes");
+    assert!(bytes <= LARGE_BYTES_MAX, "{bytes}");
+    let Some(page) = Page::open(&file, 1400, 900) else { return };
     let bottom = page.number("document.querySelector('.matrix').getBoundingClientRect().bottom");
     println!("the matrix of 18 rows and 6 loads ends at {bottom} of 900 pixels");
     assert!(bottom <= 900, "the first fold has it whole: {bottom}");

@@ -57,6 +57,8 @@ fn shells_offer_what_there_is() {
     let lab = Lab::new(&[16; 3]);
     lab.run("create data -l1 --assume-clean m0 m1").ok();
     let server = lab.serve("m0 m1");
+    lab.run("create elsewhere -l1 --assume-clean m2 missing").ok();
+    let other = lab.serve("--control-dir other --degraded m2");
     for shell in ["bash", "fish", "zsh"] {
         for (line, expected) in [
             ("lapstrake cre", &["create"][..]),
@@ -69,6 +71,8 @@ fn shells_offer_what_there_is() {
             ("lapstrake create x -l1 m", &["missing", "m0", "m1", "m2"]),
             ("lapstrake status ", &["data"]),
             ("lapstrake fail da", &["data"]),
+            ("lapstrake status --control-dir other ", &["elsewhere"]),
+            ("lapstrake status --control-dir=other ", &["elsewhere"]),
             ("lapstrake fail data ", &["m0", "m1"]),
             ("lapstrake remove data fa", &["failed"]),
             ("lapstrake add data m", &["m0", "m1", "m2"]),
@@ -85,6 +89,7 @@ fn shells_offer_what_there_is() {
         }
     }
     server.stop();
+    other.stop();
 }
 
 #[test]
