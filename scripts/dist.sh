@@ -43,8 +43,8 @@ can_build() {
         { left_out "$1: rustup cannot install $(target_of "$1")"; return 1; }
 }
 
-# build ARCH...: the static programs.
-build() {
+# build ARCH...: the static programs. In a shell of its own: what it sets would make the tools static, too.
+build() (
     local arch upper targets=()
     for arch in "$@"; do
         upper=$(target_of "$arch" | tr a-z- A-Z_)
@@ -54,7 +54,7 @@ build() {
         [ "$arch" = "$host" ] || export "CARGO_TARGET_${upper}_LINKER=$(machine_of "$arch")-linux-gnu-gcc"
     done
     cargo build --locked --profile dist --package lapstrake-cli "${targets[@]}"
-}
+)
 
 # stage ARCH PREFIX ROOT: all files of it below ROOT.
 stage() {

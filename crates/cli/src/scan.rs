@@ -6,7 +6,7 @@ use crate::patience;
 use crate::text;
 use lapstrake_device::{MemberSpec, OpenError, quoted_path};
 use lapstrake_host::scan::{self, Completeness, Found, FoundArray, Look, LookError};
-use lapstrake_host::{bitmap_next, describe_at, describe_undecided};
+use lapstrake_host::{SUPERBLOCKS, bitmap_next, describe_at, describe_undecided};
 use lapstrake_lab::width;
 use lapstrake_metadata::Superblock;
 use lapstrake_metadata::assemble::{Refusal, Verdict};
@@ -250,7 +250,7 @@ fn text_of(found: &Found, by_default: bool, may_lack: bool) -> String {
 /// What it holds, if that is no array's member.
 fn holds(look: &Look) -> String {
     match look.findings().choose(&detect::Wanted::default()) {
-        Err(undecided) => describe_undecided(&undecided),
+        Err(undecided) => describe_undecided(&undecided, SUPERBLOCKS),
         Ok(_) => describe_at(look.spec(), look.findings()),
     }
 }

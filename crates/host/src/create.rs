@@ -454,7 +454,7 @@ pub fn describe_finding(finding: &Finding) -> (String, u64) {
         Finding::Md { version, sector, superblock: Err(_) } => {
             (format!("a damaged md superblock {version}"), sector.bytes())
         }
-        Finding::Container { kind, sector } => (kind.to_string(), sector.bytes()),
+        Finding::Container { kind, sector, .. } => (kind.to_string(), sector.bytes()),
         Finding::Foreign { kind, offset } => (kind.to_string(), *offset),
     }
 }

@@ -8,7 +8,9 @@
 use crate::array::Parts;
 use crate::create::Occupied;
 use crate::overlay::{NewOverlay, lay_over};
-use crate::own_superblock::{choose_all, describe_at, refuse_doubted, unusable};
+use crate::own_superblock::{
+    choose_all, describe_at, describe_strangers, refuse_doubted, refuse_firmware, unusable,
+};
 use crate::start_io::{DeviceError, Members};
 use crate::{last_resort, raid0_layout};
 use lapstrake_array::start::{
@@ -25,7 +27,7 @@ use lapstrake_metadata::{
     assemble::{self, AssembleError, Assembly, Candidate, Refusal, Verdict},
     badblocks::BadBlocksError,
     bitmap::BitmapError,
-    detect::{self, Finding, Findings, Foreign},
+    detect::{self, Container, Finding, Findings, Foreign},
 };
 use std::{
     io,
@@ -232,6 +234,17 @@ pub enum OpenArrayError {
         /// What speaks against it.
         text: String,
     },
+    /// Its metadata are other makers', and would be left behind.
+    #[error(
+        "{member}: is a disk of a firmware RAID ({kind}), which Lapstrake reads and does not write; nothing was written; \
+         `lapstrake cat` and --read-only read it, --overlay FILE keeps what is written in FILE"
+    )]
+    Firmware {
+        /// The device.
+        member: String,
+        /// Whose metadata.
+        kind: Container,
+    },
     /// The superblocks describe no array that can be.
     #[error("the superblocks describe no possible array: {0}; nothing was written")]
     Geometry(#[from] GeometryError),
@@ -404,7 +417,8 @@ fn open_devices(
     let name = |id: usize| names[id].clone();
     let mut assembly = assemble::assemble(&candidates, &options).map_err(|error| {
         let found = unusable(&devices, &findings, &chosen);
-        let mut text = format!("{}{found}", error.describe(&name));
+        let strangers = describe_strangers(&findings, &chosen);
+        let mut text = format!("{}{found}{strangers}", error.describe(&name));
         if let AssembleError::Geometry { error: GeometryError::AmbiguousRaid0 { .. }, .. } = error
             && let Some(likely) = raid0_layout::likely(&devices, &candidates, &options)
         {
@@ -414,7 +428,7 @@ fn open_devices(
     })?;
     let report = report(&devices, &findings, &assembly);
     if let Err(refusal) = &assembly.start {
-        let mut text = refusal.describe(&name);
+        let mut text = refusal.describe(&name) + &describe_strangers(&findings, &chosen);
         if let Refusal::Split { parts, .. } = refusal {
             for &id in parts.iter().flatten() {
                 let updated = chosen[id].as_ref().map_or(0, |superblock| superblock.utime().0);
@@ -434,8 +448,11 @@ fn open_devices(
     {
         return Err(OpenArrayError::JournalIsThere { member: name(journal.id) });
     }
-    if !read_only && !request.force {
-        refuse_doubted(&devices, &findings, &chosen, &assembly)?;
+    if !read_only {
+        refuse_firmware(&devices, &findings, &chosen, &assembly)?;
+        if !request.force {
+            refuse_doubted(&devices, &findings, &chosen, &assembly)?;
+        }
     }
     if request.drop_bad_block_logs {
         drop_bad_block_logs(&mut assembly, &chosen);

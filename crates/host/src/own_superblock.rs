@@ -2,9 +2,10 @@
 
 use crate::open::{OpenArrayError, OpenRequest};
 use lapstrake_device::{Member, MemberSpec, quoted_path};
-use lapstrake_metadata::Superblock;
 use lapstrake_metadata::assemble::{Assembly, Verdict};
 use lapstrake_metadata::detect::{Doubt, Finding, Findings, Foreign, Undecided, Wanted};
+use lapstrake_metadata::firmware::Volume;
+use lapstrake_metadata::{Role, Superblock};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -16,24 +17,64 @@ pub(crate) fn choose_all(
 ) -> Result<Vec<Option<Superblock>>, OpenArrayError> {
     let wanted =
         Wanted { uuid: request.uuid, name: request.set_name.clone(), version: request.set_version };
-    let one = |(device, found): (&Arc<Member>, &Findings)| match found.choose(&wanted) {
-        Ok(superblock) => Ok(superblock.cloned()),
-        Err(undecided) => Err(OpenArrayError::Undecided {
+    let mut strangers = 0;
+    let mut one = |(device, found): (&Arc<Member>, &Findings)| {
+        let undecided = |undecided, kind| OpenArrayError::Undecided {
             member: device.spec().to_string(),
-            text: describe_undecided(&undecided),
-        }),
+            text: describe_undecided(&undecided, kind),
+        };
+        if let Some(own) = found.choose(&wanted).map_err(|it| undecided(it, SUPERBLOCKS))? {
+            return Ok(Some(own.clone()));
+        }
+        let volume = found.choose_volume(&wanted).map_err(|it| undecided(it, VOLUMES))?;
+        Ok(volume.map(|volume| of_volume(device, volume, &mut strangers)))
     };
-    devices.iter().zip(findings).map(one).collect()
+    devices.iter().zip(findings).map(&mut one).collect()
 }
 
-/// Superblocks among which nothing tells, in words.
+/// The superblock that md would have of a disk of a firmware RAID. `strangers` counts disks of which nobody knows the
+/// serial number.
+pub(crate) fn of_volume(device: &Member, volume: &Volume, strangers: &mut u16) -> Superblock {
+    let own = volume.superblock(|serial| is_serial_of(device, serial), *strangers);
+    *strangers += u16::from(matches!(own.role(), Role::Unknown(_)));
+    own
+}
+
+/// Whether a disk has this serial number: as the kernel tells; an image, if its name says so. (mdadm takes a path for one
+/// where IMSM_DEVNAME_AS_SERIAL is set.)
+fn is_serial_of(device: &Member, serial: &str) -> bool {
+    let last = serial.rsplit('/').next().unwrap_or(serial);
+    let path = &device.spec().path;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let by_kernel = || {
+        let real = path.canonicalize().ok()?;
+        let disk = Path::new("/sys/class/block").join(real.file_name()?);
+        ["serial", "device/serial", "device/vpd_pg80"].iter().find_map(|of| {
+            let bytes = std::fs::read(disk.join(of)).ok()?;
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            Some(text.trim_matches(|c: char| !c.is_ascii_alphanumeric()).to_owned())
+        })
+    };
+    match device.is_block() {
+        // What is longer than its room is cut at its beginning.
+        true => by_kernel().is_some_and(|own| own.ends_with(last)),
+        false => last.len() >= SERIAL_MIN && name.contains(last),
+    }
+}
+
+/// What there can be several of on one device.
+pub const SUPERBLOCKS: &str = "md superblocks of more than one array, and what lies where does not tell which is its own (--uuid, \
+                      --set-name or --metadata names it)";
+/// The same of firmware RAID.
+const VOLUMES: &str =
+    "more than one volume of a firmware RAID (--uuid or --set-name names the one that is meant)";
+/// A shorter word in a file's name may be there by chance.
+const SERIAL_MIN: usize = 4;
+
+/// Things among which nothing tells, in words.
 #[must_use]
-pub fn describe_undecided(Undecided(found): &Undecided) -> String {
-    format!(
-        "md superblocks of more than one array, and what lies where does not tell which is its own (--uuid, --set-name or \
-         --metadata names it):\n    {}",
-        found.join("\n    ")
-    )
+pub fn describe_undecided(Undecided(found): &Undecided, what: &str) -> String {
+    format!("{what}:\n    {}", found.join("\n    "))
 }
 
 /// Writing under a superblock that may not be the member's own would destroy what is.
@@ -55,6 +96,49 @@ pub(crate) fn refuse_doubted(
         }
     }
     Ok(())
+}
+
+/// Disks of a firmware RAID are never written: what its metadata say of them would not be true any more.
+pub(crate) fn refuse_firmware(
+    devices: &[Arc<Member>],
+    findings: &[Findings],
+    chosen: &[Option<Superblock>],
+    assembly: &Assembly,
+) -> Result<(), OpenArrayError> {
+    let taken =
+        assembly.verdicts.iter().filter(|(_, verdict)| !matches!(verdict, Verdict::Left(_)));
+    for &(id, _) in taken {
+        let is_own = |own: &Superblock| findings[id].superblocks().any(|found| found == own);
+        let kind = findings[id].all.iter().find_map(|finding| match finding {
+            Finding::Container { kind, .. } => Some(*kind),
+            _ => None,
+        });
+        if let Some(kind) = kind.filter(|_| !chosen[id].as_ref().is_some_and(is_own)) {
+            let member = devices[id].spec().to_string();
+            return Err(OpenArrayError::Firmware { member, kind });
+        }
+    }
+    Ok(())
+}
+
+/// How disks of a firmware RAID are told apart, if one of them is not known.
+pub(crate) fn describe_strangers(findings: &[Findings], chosen: &[Option<Superblock>]) -> String {
+    let unknown = |own: &Superblock| matches!(own.role(), Role::Unknown(_));
+    let mut all = findings.iter().zip(chosen);
+    let volume = all.find_map(|(found, own)| {
+        let own = own.as_ref().filter(|own| unknown(own))?;
+        found.volumes().find(|volume| volume.uuid() == own.set_uuid())
+    });
+    let slots = volume.iter().flat_map(|volume| volume.serials()).enumerate();
+    let slots: Vec<String> = slots.map(|(slot, serial)| format!("slot {slot}: {serial}")).collect();
+    match slots.is_empty() {
+        true => String::new(),
+        false => format!(
+            "\n  its metadata tell disks by their serial numbers only ({}): give each image a name with that of its disk, \
+             or say --force-role MEMBER=SLOT",
+            slots.join(", ")
+        ),
+    }
 }
 
 /// What was found instead of usable superblocks.
@@ -88,8 +172,19 @@ pub fn describe(found: &Findings) -> String {
                     format!("md superblock {version} at sector {} is not usable: {error}", sector.0)
                 }
             },
-            Finding::Container { kind, sector } => {
-                format!("{kind} at sector {}, which is not supported", sector.0)
+            Finding::Container { kind, sector, volumes } => {
+                let names: Vec<_> = volumes.all.iter().map(Volume::name).collect();
+                let mut text = format!("{kind} at sector {}", sector.0);
+                if !names.is_empty() {
+                    text += &format!(
+                        " with volume {}; `lapstrake cat --set-name VOLUME DISK...` reads one",
+                        names.join(", ")
+                    );
+                }
+                for error in &volumes.errors {
+                    text += &format!("; {error}");
+                }
+                text
             }
             Finding::Foreign { kind, offset } => format!("{kind} at byte {offset}"),
         });

@@ -17,6 +17,7 @@ use core::fmt;
 use lapstrake_geometry::{Sector, Sectors};
 use lapstrake_partitions::Table;
 
+use crate::firmware::{self, Volumes, ddf, imsm};
 use crate::{Superblock, SuperblockError, Version, read_at};
 
 pub use choice::{Doubt, Other, Undecided, Wanted};
@@ -53,12 +54,14 @@ pub enum Finding {
         /// The superblock, or why it is none that md would take.
         superblock: Result<Superblock, SuperblockError>,
     },
-    /// RAID metadata that is not supported.
+    /// RAID metadata of others', which are read.
     Container {
         /// Whose.
         kind: Container,
         /// Where.
         sector: Sector,
+        /// What they hold.
+        volumes: Volumes,
     },
     /// Something of another owner.
     Foreign {
@@ -86,6 +89,14 @@ impl Findings {
         self.all.iter().filter_map(|finding| match finding {
             Finding::Md { superblock: Ok(superblock), .. } => Some(superblock),
             _ => None,
+        })
+    }
+
+    /// Volumes of firmware RAID.
+    pub fn volumes(&self) -> impl Iterator<Item = &firmware::Volume> {
+        self.all.iter().flat_map(|finding| match finding {
+            Finding::Container { volumes, .. } => &volumes.all[..],
+            _ => &[],
         })
     }
 
@@ -182,7 +193,10 @@ fn find_others<E>(
     for (kind, from_end, magic) in CONTAINERS {
         let Some(offset) = device.bytes.checked_sub(from_end * 512) else { continue };
         if device.get(offset, magic.len() as u64)? == magic {
-            found.push(Finding::Container { kind, sector: Sector(offset / 512) });
+            let (size, sector) = (Sectors(device.bytes / 512), Sector(offset / 512));
+            let get = |offset, len| device.get(offset, len);
+            let volumes = firmware::volumes(kind, size, sector, get)?;
+            found.push(Finding::Container { kind, sector, volumes });
         }
     }
     foreign::find(
@@ -194,7 +208,7 @@ fn find_others<E>(
 
 /// Kind, sectors from the end, signature.
 const CONTAINERS: [(Container, u64, &[u8]); 3] = [
-    (Container::Imsm, 2, b"Intel Raid ISM Cfg Sig. "),
-    (Container::Ddf, 1, &[0xde, 0x11, 0xde, 0x11]),
-    (Container::Ddf, 257, &[0xde, 0x11, 0xde, 0x11]),
+    (Container::Imsm, imsm::PLACE, imsm::SIGNATURE),
+    (Container::Ddf, ddf::PLACES[0], ddf::SIGNATURE),
+    (Container::Ddf, ddf::PLACES[1], ddf::SIGNATURE),
 ];

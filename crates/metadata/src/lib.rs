@@ -17,6 +17,7 @@ pub(crate) mod crc32c;
 pub mod create;
 pub mod detect;
 mod error;
+pub mod firmware;
 pub mod journal;
 pub mod ppl;
 mod role;

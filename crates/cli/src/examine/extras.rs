@@ -5,6 +5,7 @@ use lapstrake_host::scan::{BitmapLook, Look, LookError};
 use lapstrake_metadata::Superblock;
 use lapstrake_metadata::bitmap::{ChunkState, state};
 use lapstrake_metadata::detect::Finding;
+use lapstrake_metadata::firmware::Volume;
 use lapstrake_metadata::uuid_text;
 
 /// The bitmap: a member's internal one, or what a file holds that is no member.
@@ -146,7 +147,15 @@ fn words(look: &Look, finding: &Finding) -> String {
         Finding::Md { version, sector, superblock: Err(error) } => {
             format!("what was an md superblock {version} at {sector}: {error}")
         }
-        Finding::Container { kind, sector } => format!("{kind} at {sector}, not supported"),
+        Finding::Container { kind, sector, volumes } => {
+            let names: Vec<_> = volumes.all.iter().map(Volume::name).collect();
+            let errors = volumes.errors.iter().map(|error| format!("; {error}"));
+            format!(
+                "{kind} at {sector}, volumes: {}{}",
+                names.join(", "),
+                errors.collect::<String>()
+            )
+        }
         Finding::Foreign { kind, offset } => format!("{kind} at byte {offset}"),
     }
 }

@@ -6,6 +6,7 @@ use crate::text;
 use lapstrake_host::scan::{BitmapLook, Look, LookError};
 use lapstrake_metadata::bitmap::ChunkState;
 use lapstrake_metadata::detect::Finding;
+use lapstrake_metadata::firmware::Volume;
 use lapstrake_metadata::{Role, Superblock, v1, v090};
 use serde_json::{Map, Value, json};
 
@@ -174,10 +175,12 @@ fn finding(finding: &Finding) -> Value {
             "offset_bytes": sector.bytes(),
             "error": superblock.as_ref().err().map(ToString::to_string),
         }),
-        Finding::Container { kind, sector } => json!({
+        Finding::Container { kind, sector, volumes } => json!({
             "kind": "container",
             "what": kind.to_string(),
             "offset_bytes": sector.bytes(),
+            "volumes": volumes.all.iter().map(Volume::name).collect::<Vec<_>>(),
+            "errors": volumes.errors.iter().map(ToString::to_string).collect::<Vec<_>>(),
         }),
         Finding::Foreign { kind, offset } => json!({
             "kind": "foreign",

@@ -10,6 +10,7 @@ mod deleted;
 mod disk;
 mod examine;
 mod faults;
+mod firmware;
 mod fuse_overlay;
 mod generate;
 mod guides;

@@ -9,6 +9,7 @@
 //! 4. If more than one is left, nobody can tell: [`Undecided`].
 
 use super::{Filesystem, Findings};
+use crate::firmware::Volume;
 use crate::{Superblock, Version, uuid_text};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -153,6 +154,25 @@ impl Findings {
             [] if among.is_empty() => Ok(None),
             [one] => Ok(Some(one)),
             _ => Err(Undecided(among.into_iter().map(told).collect())),
+        }
+    }
+
+    /// The volume of a firmware RAID that is wanted, where there is no superblock of md's.
+    ///
+    /// # Errors
+    /// [`Undecided`].
+    pub fn choose_volume(&self, wanted: &Wanted) -> Result<Option<&Volume>, Undecided> {
+        let is_wanted = |volume: &&Volume| {
+            wanted.uuid.is_none_or(|uuid| uuid == volume.uuid())
+                && wanted.name.as_ref().is_none_or(|name| name == volume.name())
+        };
+        let found: Vec<&Volume> = self.volumes().filter(is_wanted).collect();
+        match found[..] {
+            [] => Ok(None),
+            [one] => Ok(Some(one)),
+            _ => Err(Undecided(
+                found.iter().map(|it| format!("the volume {:?}", it.name())).collect(),
+            )),
         }
     }
 

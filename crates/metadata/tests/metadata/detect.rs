@@ -7,6 +7,7 @@ use lapstrake_metadata::create::{BitmapChoice, CreateRequest, NewMember, plan};
 use lapstrake_metadata::detect::{
     Container, Doubt, Finding, Findings, Foreign, Undecided, Wanted, probe, probe_member,
 };
+use lapstrake_metadata::firmware::FirmwareError;
 use lapstrake_metadata::{ByteOrder, Superblock, SuperblockError, Version, read_at, v090};
 
 const SIZE: Sectors = Sectors(64 * 2048 + 3);
@@ -213,13 +214,18 @@ fn containers_are_named() {
     image[len - 1024..len - 1000].copy_from_slice(b"Intel Raid ISM Cfg Sig. ");
     image[len - 512..len - 508].copy_from_slice(&[0xde, 0x11, 0xde, 0x11]);
     let sector = |from_end| Sector(SIZE.0 - from_end);
-    assert_eq!(
-        probed(&image).all,
-        [
-            Finding::Container { kind: Container::Imsm, sector: sector(2) },
-            Finding::Container { kind: Container::Ddf, sector: sector(1) },
-        ]
-    );
+    let found = probed(&image);
+    let [
+        Finding::Container { kind: Container::Imsm, sector: first, volumes: imsm },
+        Finding::Container { kind: Container::Ddf, sector: second, volumes: ddf },
+    ] = &found.all[..]
+    else {
+        panic!("{found:?}")
+    };
+    assert_eq!((*first, *second), (sector(2), sector(1)));
+    assert_eq!(imsm.errors, [FirmwareError::Damaged(first.bytes() + 0x24)]);
+    assert!(matches!(ddf.errors[..], [FirmwareError::Checksum { .. }]), "{ddf:?}");
+    assert!(found.volumes().next().is_none());
 }
 
 #[test]

@@ -1,0 +1,186 @@
+//! Intel's metadata (Matrix Storage Manager, later RST and VROC): one copy on each disk, the same on all. It begins in the
+//! last sector but one; what has no room there lies before it. It knows disks by their serial numbers only.
+//!
+//! Little-endian. Names, offsets and meanings: mdadm's `super-intel.c`.
+
+use super::{Bytes, FirmwareError, Own, Volume, Volumes, hash, name};
+use alloc::string::String;
+use alloc::vec::Vec;
+use lapstrake_geometry::{
+    Layout, Level, ParityLayout, Raid0Layout, Raid10Layout, Sector, Sectors, Slot,
+};
+
+pub(crate) const SIGNATURE: &[u8] = b"Intel Raid ISM Cfg Sig. ";
+/// From the end, sectors.
+pub(crate) const PLACE: u64 = 2;
+const SECTOR: u64 = 512;
+/// Larger than of 255 disks and volumes.
+const BYTES_MAX: u64 = 1 << 20;
+const HEAD: usize = 0xd8;
+const DISK: usize = 48;
+const SERIAL: usize = 16;
+
+const SPARE: u32 = 1;
+const FAILED: u32 = 4;
+/// Of an entry of a volume's table of disks: the member is being rebuilt.
+const REBUILD: u32 = 1 << 24;
+
+/// What a volume in migration does.
+mod migration {
+    pub const INIT: u8 = 0;
+    pub const GENERAL: u8 = 3;
+    pub const STATE_CHANGE: u8 = 4;
+}
+
+struct Disk {
+    serial: String,
+    is_sound: bool,
+}
+
+pub(super) fn volumes<E>(
+    device: Sectors,
+    mut get: impl FnMut(u64, u64) -> Result<Vec<u8>, E>,
+) -> Result<Volumes, E> {
+    let anchor = device.bytes().saturating_sub(PLACE * SECTOR);
+    let mut bytes = get(anchor, SECTOR)?;
+    let size = bytes
+        .get(0x24..0x28)
+        .map_or(0, |size| u32::from_le_bytes([size[0], size[1], size[2], size[3]]));
+    let size = u64::from(size);
+    let rest = size.saturating_sub(SECTOR).next_multiple_of(SECTOR);
+    let mut found = Volumes::default();
+    if size < HEAD as u64 || size > BYTES_MAX || rest > anchor {
+        found.errors.push(FirmwareError::Damaged(anchor + 0x24));
+        return Ok(found);
+    }
+    bytes.extend(get(anchor - rest, rest)?);
+    bytes.truncate(size as usize);
+    if let Err(error) = parse(device, &Bytes { bytes: &bytes, at: anchor }, &mut found) {
+        found.errors.push(error);
+    }
+    Ok(found)
+}
+
+fn parse(device: Sectors, bytes: &Bytes<'_>, found: &mut Volumes) -> Result<(), FirmwareError> {
+    let word = |offset| bytes.array(offset).map(u32::from_le_bytes);
+    let stored = word(0x20)?;
+    let words =
+        bytes.bytes.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().expect("of 4")));
+    let computed = words.fold(0, u32::wrapping_add).wrapping_sub(stored);
+    if computed != stored {
+        return Err(FirmwareError::Checksum { stored, computed });
+    }
+    let [disks, volumes] = bytes.array(0x38)?;
+    let family = match word(0x40)? {
+        0 => word(0x28)?,
+        family => family,
+    };
+    let disk = |index: u8| {
+        let at = HEAD + usize::from(index) * DISK;
+        let status = word(at + 24)?;
+        let serial = name(bytes.get(at, SERIAL)?);
+        Ok(Disk { serial, is_sound: status & (FAILED | SPARE) == 0 })
+    };
+    let disks = (0..disks).map(disk).collect::<Result<Vec<_>, _>>()?;
+    let mut at = HEAD + disks.len() * DISK;
+    for index in 0..volumes {
+        let uuid_of = |volume: &[u8]| {
+            hash(&[SIGNATURE, &family.to_le_bytes(), &u32::from(index).to_le_bytes(), volume])
+        };
+        let (volume, len) = one(device, bytes, at, &disks, u64::from(word(0x2c)?), uuid_of)?;
+        at += len;
+        match volume {
+            Ok(volume) => found.all.push(volume),
+            Err(error) => found.errors.push(error),
+        }
+    }
+    Ok(())
+}
+
+/// The volume that is described at an offset, and how long its description is.
+fn one(
+    device: Sectors,
+    bytes: &Bytes<'_>,
+    at: usize,
+    disks: &[Disk],
+    events: u64,
+    uuid_of: impl Fn(&[u8]) -> [u8; 16],
+) -> Result<(Result<Volume, FirmwareError>, usize), FirmwareError> {
+    const VOLUME: usize = 80;
+    const MAP: usize = VOLUME + 32;
+    const TABLE: usize = 48;
+    let word = |offset| bytes.array(offset).map(u32::from_le_bytes);
+    let wide =
+        |low, high| Ok::<u64, FirmwareError>(u64::from(word(low)?) | u64::from(word(high)?) << 32);
+    let map = at + MAP;
+    let [_, level, members, domains] = bytes.array(map + 14)?;
+    let [is_migrating, migration, is_dirty, _] = bytes.array(at + VOLUME + 8)?;
+    let mut len = MAP + TABLE + 4 * usize::from(members);
+    let mut tables = Vec::from([map + TABLE]);
+    if is_migrating != 0 {
+        let [_, _, before, _] = bytes.array(at + len + 14)?;
+        tables.push(at + len + TABLE);
+        len += TABLE + 4 * usize::from(before);
+    }
+    let label = bytes.get(at, SERIAL)?;
+    let refused = |what| FirmwareError::Volume { volume: name(label), what };
+    if is_migrating != 0 && matches!(migration, migration::GENERAL | migration::STATE_CHANGE) {
+        return Ok((Err(refused("is being reshaped")), len));
+    }
+    let chunk = Sectors(u64::from(u16::from_le_bytes(bytes.array(map + 12)?)));
+    let (level, layout, data_disks) = match (level, members) {
+        (0, _) => (Level::Raid0, Layout::Raid0(Raid0Layout::Original), u64::from(members)),
+        (1, 4..) | (10, _) => {
+            (Level::Raid10, Layout::Raid10(Raid10Layout::near(2)), u64::from(members) / 2)
+        }
+        (1, _) => (Level::Raid1, Layout::None, 1),
+        (5, _) => (
+            Level::Raid5,
+            Layout::Parity(ParityLayout::LeftAsymmetric),
+            u64::from(members).saturating_sub(1),
+        ),
+        _ => return Ok((Err(refused("has a level that is not known")), len)),
+    };
+    let reserved = Sectors(wide(map + 4, map + 24)?);
+    let size = wide(at + SERIAL, at + SERIAL + 4)?;
+    let rows = wide(map + 8, map + 28)?;
+    let by_rows = rows.saturating_mul(chunk.0).saturating_mul(domains.max(1).into());
+    if members == 0 || data_disks == 0 || chunk.0 == 0 {
+        return Ok((Err(refused("has no members or no chunk")), len));
+    }
+    // Where a volume was grown, the number of rows is left as it was.
+    let differs = by_rows.saturating_mul(data_disks).abs_diff(size) > 2048 * data_disks;
+    let component = Sectors(if differs { size / data_disks } else { by_rows });
+    let mut in_sync = Vec::new();
+    let mut serials = Vec::new();
+    for slot in 0..u16::from(members) {
+        let mut is_in_sync = true;
+        for table in
+            tables.iter().filter(|table| **table == map + TABLE || migration != migration::INIT)
+        {
+            let entry = word(table + 4 * usize::from(slot))?;
+            let disk = disks.get((entry & 0xff_ffff) as usize);
+            is_in_sync &= entry & REBUILD == 0 && disk.is_some_and(|disk| disk.is_sound);
+        }
+        in_sync.push(is_in_sync);
+        let entry = word(map + TABLE + 4 * usize::from(slot))?;
+        if let Some(disk) = disks.get((entry & 0xff_ffff) as usize) {
+            serials.push((disk.serial.clone(), Slot(slot)));
+        }
+    }
+    let volume = Volume {
+        level,
+        layout,
+        chunk: if level == Level::Raid1 { Sectors(0) } else { chunk },
+        component,
+        name: name(label),
+        uuid: uuid_of(label),
+        data: (Sector(wide(map, map + 20)?), reserved),
+        in_sync,
+        own: Own::BySerial(serials),
+        events,
+        clean: is_dirty & 1 == 0 && (is_migrating == 0 || migration != migration::INIT),
+        device,
+    };
+    Ok((Ok(volume), len))
+}
