@@ -208,12 +208,24 @@ impl Edit {
             let member = self.member.spec().to_string();
             move |source| WriteFailed { member, offset, source }
         };
+        let mut written = None;
         for change in &self.changes {
             let bytes = if way == Way::Finish { &change.new } else { &change.old };
+            // A member that takes no writes has what it had.
+            let now = read(&self.member, change.offset, bytes.len());
+            if now.is_ok_and(|now| now == *bytes) {
+                continue;
+            }
             self.member.write_at(change.offset, bytes).map_err(failed(change.offset))?;
+            written = Some(change.offset);
         }
-        let first = self.changes.first().map_or(0, |change| change.offset);
-        self.member.sync_all().map_err(failed(first))
+        match written {
+            // What is there may have been written by who was cut before it was stable.
+            None if way == Way::Finish => self.member.sync_all().map_err(failed(0)),
+            // The same, of a member that may take neither writes nor flushes.
+            None => self.member.sync_all().or(Ok(())),
+            Some(offset) => self.member.sync_all().map_err(failed(offset)),
+        }
     }
 }
 

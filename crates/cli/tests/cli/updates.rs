@@ -1,8 +1,8 @@
 //! Promise: what `update`, `zero-superblock`, `dump` and `restore` write is what mdadm writes for the same words; all
 //! members are written or none, and what was there can be had back.
 
-use crate::support::Lab;
 use crate::support::md::Md;
+use crate::support::{Lab, Ran, not_run, pattern};
 use std::fs;
 
 /// Of a member.
@@ -52,6 +52,13 @@ fn same_as_mdadm(md: &mut Md, create: &str, before: &[&str], theirs: &str, ours:
          mdadm --stop /dev/md0 2>&1 || true"
     );
     let said = md.play(&lab, "km0 km1 km2", &script);
+    if said.contains("PPL is not compatible with bitmap") {
+        // mdadm 4.6 says so of every array.
+        return not_run(
+            "update ppl beside mdadm",
+            "this mdadm refuses it where there is no bitmap",
+        );
+    }
     let ran = lab.run(&format!("update m0 m1 m2 --update {ours}")).ok();
     for name in MEMBERS {
         // Bits and event counts of the bitmap are the kernel's, which has started the array.
@@ -151,8 +158,7 @@ fn arrays_that_were_edited_are_started_by_the_kernel() {
         let create = create.replace("-l6", "-l4").replace(" -n3", "");
         let lab = made(&create);
         let server = lab.serve("m0 m1 m2");
-        let bytes =
-            crate::support::pattern(3, server.facts["array_bytes"].as_u64().unwrap() as usize);
+        let bytes = pattern(3, server.facts["array_bytes"].as_u64().unwrap() as usize);
         lab.fill(&server, &bytes);
         server.stop();
         lab.run(&format!("update m0 m1 m2 --update {word}")).ok();
@@ -236,7 +242,7 @@ fn what_was_used_since_is_not_undone() {
     let lab = made("-l1 -b none");
     lab.run("update m0 m1 m2 --update name=new --keep kept").ok();
     let server = lab.serve("m0 m1 m2");
-    lab.fill(&server, &crate::support::pattern(1, 4096));
+    lab.fill(&server, &pattern(1, 4096));
     server.stop();
     let now = contents(&lab);
     let ran = lab.run("update --undo kept");
@@ -246,14 +252,15 @@ fn what_was_used_since_is_not_undone() {
 
 #[test]
 fn a_member_that_cannot_be_written_leaves_all_as_they_were() {
-    let lab = made("-l1 -b none");
-    let before = contents(&lab);
-    let mut command = lab.command(env!("CARGO_BIN_EXE_lapstrake"));
-    command.args("update m0 m1 m2 --update name=new --keep kept".split(' '));
-    command.env("LAPSTRAKE_FAULT", "member=2,op=write,count=1,errno=EIO");
-    let ran = crate::support::Ran::of(command.output().unwrap());
-    assert!(ran.code == 1 && ran.err.contains("every member is as it was"), "{ran:?}");
-    assert!(contents(&lab) == before && !lab.path("kept").exists());
+    for fault in ["member=2,op=write,count=1,errno=EIO", "member=1,op=write,errno=EIO"] {
+        let lab = made("-l1 -b none");
+        let before = contents(&lab);
+        let mut command = lab.command(env!("CARGO_BIN_EXE_lapstrake"));
+        command.args("update m0 m1 m2 --update name=new --keep kept".split(' '));
+        let ran = Ran::of(command.env("LAPSTRAKE_FAULT", fault).output().unwrap());
+        assert!(ran.code == 1 && ran.err.contains("every member is as it was"), "{ran:?}");
+        assert!(contents(&lab) == before && !lab.path("kept").exists());
+    }
 }
 
 #[test]
