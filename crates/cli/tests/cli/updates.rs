@@ -52,12 +52,10 @@ fn same_as_mdadm(md: &mut Md, create: &str, before: &[&str], theirs: &str, ours:
          mdadm --stop /dev/md0 2>&1 || true"
     );
     let said = md.play(&lab, "km0 km1 km2", &script);
-    if said.contains("PPL is not compatible with bitmap") {
-        // mdadm 4.6 says so of every array.
-        return not_run(
-            "update ppl beside mdadm",
-            "this mdadm refuses it where there is no bitmap",
-        );
+    // mdadm 4.6 says so of every array, and does not find superblocks in the other byte order.
+    let refusals = ["PPL is not compatible with bitmap", "no recogniseable superblock"];
+    if refusals.iter().any(|refusal| said.contains(refusal)) {
+        return not_run(&format!("update {ours} beside mdadm"), "this mdadm refuses it");
     }
     let ran = lab.run(&format!("update m0 m1 m2 --update {ours}")).ok();
     for name in MEMBERS {
