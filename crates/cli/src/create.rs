@@ -243,12 +243,7 @@ fn wanted(args: &Args) -> Result<NewArray, Failure> {
     let layout = args.layout.as_deref().map(|name| Layout::from_name(args.level, name));
     let bitmap_chunk = args.bitmap_chunk.map(u32::try_from).transpose();
     Ok(NewArray {
-        homehost: match args.homehost.as_deref() {
-            None => hostname(),
-            Some("" | "none" | "any" | "<none>" | "<ignore>") => None,
-            Some("<system>") => hostname(),
-            Some(host) => Some(host.to_owned()),
-        },
+        homehost: homehost(args.homehost.as_deref()),
         raid_devices: slots,
         spares: args.spare_devices,
         journal: args.write_journal.as_ref().map(spec).transpose()?,
@@ -299,6 +294,15 @@ fn name(given: &str) -> Result<String, Failure> {
 }
 
 /// This machine's name, to which mdadm ties an array.
+/// The host that an array belongs to, by what was said of it, as mdadm reads it.
+pub fn homehost(said: Option<&str>) -> Option<String> {
+    match said {
+        None | Some("<system>") => hostname(),
+        Some("" | "none" | "any" | "<none>" | "<ignore>") => None,
+        Some(host) => Some(host.to_owned()),
+    }
+}
+
 pub fn hostname() -> Option<String> {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
     Some(name.trim().to_owned()).filter(|name| !name.is_empty())

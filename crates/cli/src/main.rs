@@ -36,6 +36,7 @@ mod sync;
 mod target;
 mod text;
 mod tree;
+mod update;
 mod wait;
 mod words;
 
@@ -83,6 +84,10 @@ enum Command {
     Wait(wait::Args),
     Set(set::Args),
     Stop(stop::Args),
+    Update(Box<update::UpdateArgs>),
+    ZeroSuperblock(update::ZeroArgs),
+    Dump(update::DumpArgs),
+    Restore(update::RestoreArgs),
     Disk(disk::Args),
     Lab(lab::Args),
     Predict(predict::Args),
@@ -109,6 +114,10 @@ impl Command {
             Self::Wait(args) => wait::run(&args),
             Self::Set(args) => set::run(&args),
             Self::Stop(args) => stop::run(&args),
+            Self::Update(args) => update::run_update(&args),
+            Self::ZeroSuperblock(args) => update::run_zero(&args),
+            Self::Dump(args) => update::run_dump(&args),
+            Self::Restore(args) => update::run_restore(&args),
             Self::Disk(args) => disk::run(&args),
             Self::Lab(args) => args.run(),
             Self::Predict(args) => predict::run(&args),
@@ -138,6 +147,10 @@ impl Command {
             Self::Wait(args) => args.target.json,
             Self::Set(args) => args.target.json,
             Self::Stop(args) => args.target.json,
+            Self::Update(args) => args.how.json,
+            Self::ZeroSuperblock(args) => args.how.json,
+            Self::Dump(args) => args.json,
+            Self::Restore(args) => args.how.json,
             Self::Disk(args) => args.json(),
             Self::Lab(args) => args.json(),
             Self::Predict(args) => args.json,

@@ -42,7 +42,7 @@ fn ours(word: &str) -> Option<&'static str> {
         "detail" | "D" | "info" | "show" => {
             "`lapstrake detail NAME` of an array that is served, `lapstrake examine MEMBER` of a file or device"
         }
-        "examine" | "E" | "query" | "Q" | "dump" => "`lapstrake examine MEMBER`",
+        "examine" | "E" | "query" | "Q" => "`lapstrake examine MEMBER`",
         "grow" | "G" | "reshape" | "bitmap" => "`lapstrake grow`",
         "manage" => "`lapstrake add`, `re-add`, `fail`, `replace` and `remove`",
         "list" | "ls" | "mdstat" | "ps" => {
@@ -61,12 +61,10 @@ fn ours(word: &str) -> Option<&'static str> {
             "`lapstrake remove NAME MEMBER` takes a member out; an array that is stopped is no more than its files"
         }
         "bench" | "benchmark" => "`lapstrake lab run`",
-        "rescue" | "dd" | "copy" | "restore" => {
+        "rescue" | "dd" | "copy" => {
             "`lapstrake cat MEMBERS -o FILE`, also with members missing; --skip-unreadable goes on past bad blocks"
         }
-        "zero-superblock" | "wipe" => {
-            "nothing here: `wipefs --all MEMBER` removes what names it a member"
-        }
+        "wipe" | "kill-superblock" => "`lapstrake zero-superblock MEMBER`",
         "follow" | "F" | "monitor" => {
             "`lapstrake monitor --oneshot` tells what changed, in mdadm's words"
         }

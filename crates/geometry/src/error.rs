@@ -102,8 +102,8 @@ pub enum GeometryError {
     /// RAID0 of several zones without a recorded layout: two kernels would read it differently.
     #[error(
         "RAID0 with members of {zones} sizes and no recorded layout: what lies where depends on the kernel that wrote \
-         it. Have it recorded, `mdadm --assemble --update=layout-original` for kernels before 3.14, \
-         `--update=layout-alternate` for 3.14 to 5.3"
+         it. Have it recorded by `lapstrake update` (or `mdadm --assemble`): `--update=layout-original` for kernels \
+         before 3.14, `--update=layout-alternate` for 3.14 to 5.3"
     )]
     AmbiguousRaid0 {
         /// Number of strip zones.

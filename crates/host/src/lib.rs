@@ -18,6 +18,7 @@ mod command_error;
 pub mod control;
 mod coordinator;
 pub mod create;
+pub mod edit;
 mod grow;
 mod join;
 mod last_resort;

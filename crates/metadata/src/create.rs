@@ -23,6 +23,7 @@ use crate::bitmap::{self, Placement};
 use crate::{Superblock, Version, journal, ppl};
 
 pub use error::{CreateError, Warning};
+pub(crate) use fill::home_words;
 use numbering::Numbering;
 pub use spare::spare;
 

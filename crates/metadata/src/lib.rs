@@ -23,6 +23,7 @@ pub mod ppl;
 mod role;
 mod superblock;
 mod unsupported;
+pub mod update;
 pub mod v090;
 pub mod v1;
 mod wire;

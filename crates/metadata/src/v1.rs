@@ -187,6 +187,13 @@ fn lengths(max_dev: u32) -> (usize, usize) {
 }
 
 impl Superblock {
+    /// A superblock of version 1.0 in which nothing else is said.
+    pub(crate) fn empty() -> Self {
+        let mut sb = Self::decode(&[0; Self::SIZE], ByteOrder::Little, 0, Vec::new());
+        (sb.magic, sb.major_version) = (MAGIC, 1);
+        sb
+    }
+
     /// Reads a superblock found at sector `at` of a member, the place that minor version
     /// `minor_version` has there. 4096 bytes always suffice.
     ///

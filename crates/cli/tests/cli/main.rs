@@ -41,6 +41,7 @@ mod superblocks;
 mod support;
 mod tuning;
 mod unknown;
+mod updates;
 mod whole_disks;
 mod widths;
 mod words;

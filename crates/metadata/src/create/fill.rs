@@ -22,16 +22,23 @@ pub(super) fn set_uuid(request: &CreateRequest, random: &mut impl FnMut(&mut [u8
         (Some(given), ..) => uuid = given,
         (None, Some(host), Version::V090) => {
             random(&mut uuid[..8]);
-            // The hash goes into the words as it is, and words print most significant first.
-            let hash = Sha1::digest(host.as_bytes());
-            for (place, part) in uuid[8..].chunks_exact_mut(4).zip(hash.chunks_exact(4)) {
-                let word = u32::get(part, ByteOrder::Little);
-                word.put(place, ByteOrder::Big);
-            }
+            uuid[8..].copy_from_slice(&home_words(host));
         }
         _ => random(&mut uuid),
     }
     uuid
+}
+
+/// The last half of a 0.90 UUID, as it is printed: the home host's.
+pub(crate) fn home_words(host: &str) -> [u8; 8] {
+    let mut words = [0; 8];
+    // The hash goes into the words as it is, and words print most significant first.
+    let hash = Sha1::digest(host.as_bytes());
+    for (place, part) in words.chunks_exact_mut(4).zip(hash.chunks_exact(4)) {
+        let word = u32::get(part, ByteOrder::Little);
+        word.put(place, ByteOrder::Big);
+    }
+    words
 }
 
 /// The array's UUID as its bitmap holds it.
