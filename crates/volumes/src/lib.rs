@@ -18,6 +18,7 @@ mod filesystem;
 mod group;
 mod label;
 mod map;
+mod survey;
 mod text;
 
 use alloc::vec::Vec;
@@ -27,6 +28,7 @@ pub use filesystem::{Filesystem, Kind};
 pub use group::{Area, Group, Physical, Segment, Volume};
 pub use label::{Id, LabelError, PhysicalVolume};
 pub use map::{Map, MapError, Piece, Place};
+pub use survey::{Device, Found, FoundGroup, FoundVolume, Part, Survey, VolumeError};
 pub use text::{Section, TextError, Value, parse};
 
 /// What a device holds, from its first byte on.
