@@ -33,7 +33,16 @@ const CRATES: [(&str, &[&str]); 19] = [
     ("lapstrake", &["lapstrake-host"]),
     ("lapstrake-volumes", &["lapstrake-partitions"]),
     ("lapstrake-deduce", &["lapstrake-geometry", "lapstrake-parity"]),
-    ("lapstrake-cli", &["lapstrake", "lapstrake-deduce", "lapstrake-lab", "lapstrake-export"]),
+    (
+        "lapstrake-cli",
+        &[
+            "lapstrake",
+            "lapstrake-deduce",
+            "lapstrake-volumes",
+            "lapstrake-lab",
+            "lapstrake-export",
+        ],
+    ),
 ];
 
 /// Tools, which nothing of ours imports and which import nothing of ours but the list of what is not run.

@@ -3,7 +3,8 @@
 //! Invariants: a volume's segments follow each other from byte 0 on, without gap; areas of a striped segment lie within their
 //! physical volume's extents, are equally long, and their stripes are whole.
 
-use crate::label::{Id, LabelError};
+use crate::error::LabelError;
+use crate::id::Id;
 use crate::text::{Section, Value};
 use alloc::borrow::ToOwned;
 use alloc::format;

@@ -10,14 +10,13 @@
 //! | 24 | "LVM2 001" | | 32 | area's bytes |
 //! | header | UUID (32), bytes of the device, data areas, metadata areas | | 40 | the text: place, bytes, CRC, flags |
 
+use crate::error::LabelError;
 use crate::group::Group;
-use crate::text::{self, TextError};
+use crate::id::Id;
+use crate::text;
 use crate::{le32, le64};
-use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt;
 use crc::{Algorithm, CRC_32_ISO_HDLC, Crc};
-use thiserror::Error;
 
 /// LVM2's own start value, no inversion at the end.
 const CRC: Crc<u32> = Crc::<u32>::new(&Algorithm {
@@ -37,44 +36,6 @@ const TEXT_BYTES_MAX: u64 = 64 << 20;
 /// `raw_locn`'s flag: the area is not used.
 const IGNORED: u32 = 1;
 
-/// A UUID of LVM2's: 32 letters and digits.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Id([u8; 32]);
-
-impl Id {
-    /// From the 32 bytes in a header.
-    #[must_use]
-    pub fn from_bytes(bytes: &[u8; 32]) -> Option<Self> {
-        bytes.iter().all(u8::is_ascii_graphic).then_some(Self(*bytes))
-    }
-
-    /// From text, with hyphens.
-    #[must_use]
-    pub fn from_text(text: &str) -> Option<Self> {
-        let letters: Vec<u8> = text.bytes().filter(|byte| *byte != b'-').collect();
-        Self::from_bytes(letters.as_slice().try_into().ok()?)
-    }
-}
-
-impl fmt::Display for Id {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = String::new();
-        for (nth, byte) in self.0.iter().enumerate() {
-            if [6, 10, 14, 18, 22, 26].contains(&nth) {
-                text.push('-');
-            }
-            text.push(char::from(*byte));
-        }
-        f.pad(&text)
-    }
-}
-
-impl fmt::Debug for Id {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Id({self})")
-    }
-}
-
 /// A device with an LVM2 label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PhysicalVolume {
@@ -84,47 +45,6 @@ pub struct PhysicalVolume {
     pub device_bytes: u64,
     /// The group that its metadata describe; none if it belongs to none, or holds no metadata.
     pub group: Option<Group>,
-}
-
-/// Why what is labelled as a physical volume cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum LabelError {
-    /// The label's checksum is wrong.
-    #[error("the LVM label at byte {at} has checksum {found:#010x}, not {expected:#010x}")]
-    Label {
-        /// Byte of the device.
-        at: u64,
-        /// What is there.
-        found: u32,
-        /// What the bytes come to.
-        expected: u32,
-    },
-    /// The label's header is none.
-    #[error("the LVM label at byte {at} has no header that can be read")]
-    Header {
-        /// Byte of the device.
-        at: u64,
-    },
-    /// A metadata area's header, or its text, is not sound.
-    #[error("the LVM metadata area at byte {at} cannot be used: its {what} is not sound")]
-    Area {
-        /// Byte of the device.
-        at: u64,
-        /// Which part of it.
-        what: &'static str,
-    },
-    /// The text is not LVM2's.
-    #[error(transparent)]
-    Text(#[from] TextError),
-    /// The text is no description of a group.
-    #[error("LVM metadata of {group}: {what} is missing, or is not what it can be")]
-    Group {
-        /// Name of the group, perhaps with that of the volume.
-        group: String,
-        /// The key.
-        what: &'static str,
-    },
 }
 
 /// None if no label is there.

@@ -14,8 +14,10 @@
 
 extern crate alloc;
 
+mod error;
 mod filesystem;
 mod group;
+mod id;
 mod label;
 mod map;
 mod survey;
@@ -24,9 +26,11 @@ mod text;
 use alloc::vec::Vec;
 use lapstrake_partitions::{Scheme, Table};
 
+pub use error::LabelError;
 pub use filesystem::{Filesystem, Kind};
 pub use group::{Area, Group, Physical, Segment, Volume};
-pub use label::{Id, LabelError, PhysicalVolume};
+pub use id::Id;
+pub use label::PhysicalVolume;
 pub use map::{Map, MapError, Piece, Place};
 pub use survey::{Device, Found, FoundGroup, FoundVolume, Part, Survey, VolumeError};
 pub use text::{Section, TextError, Value, parse};

@@ -4,7 +4,7 @@
 //! stripe times its areas.
 
 use crate::group::{Group, Volume};
-use crate::label::Id;
+use crate::id::Id;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;

@@ -2,7 +2,8 @@
 //! volume holds.
 
 use crate::group::Group;
-use crate::label::{Id, PhysicalVolume};
+use crate::id::Id;
+use crate::label::PhysicalVolume;
 use crate::map::{Map, MapError, Place};
 use crate::{Content, identify};
 use alloc::format;
