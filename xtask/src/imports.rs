@@ -11,7 +11,7 @@ use cargo_metadata::{DependencyKind, Metadata, TargetKind};
 use crate::{Error, workspace};
 
 /// Every crate, the command's too, with the arrows that leave it.
-const CRATES: [(&str, &[&str]); 18] = [
+const CRATES: [(&str, &[&str]); 19] = [
     ("lapstrake-buddy", &[]),
     ("lapstrake-partitions", &[]),
     ("lapstrake-geometry", &[]),
@@ -31,8 +31,18 @@ const CRATES: [(&str, &[&str]); 18] = [
     ("lapstrake-export", &["lapstrake-host"]),
     ("lapstrake-lab", &["lapstrake-host", "lapstrake-sim", "lapstrake-model", "lapstrake-stats"]),
     ("lapstrake", &["lapstrake-host"]),
+    ("lapstrake-volumes", &["lapstrake-partitions"]),
     ("lapstrake-deduce", &["lapstrake-geometry", "lapstrake-parity"]),
-    ("lapstrake-cli", &["lapstrake", "lapstrake-deduce", "lapstrake-lab", "lapstrake-export"]),
+    (
+        "lapstrake-cli",
+        &[
+            "lapstrake",
+            "lapstrake-deduce",
+            "lapstrake-volumes",
+            "lapstrake-lab",
+            "lapstrake-export",
+        ],
+    ),
 ];
 
 /// Tools, which nothing of ours imports and which import nothing of ours but the list of what is not run.

@@ -12,8 +12,8 @@ use std::process::{Command, Stdio};
 
 use crate::{Error, cargo, root, run, workspace};
 
-const PURE: [&str; 7] =
-    ["buddy", "partitions", "geometry", "parity", "metadata", "engine", "array"];
+const PURE: [&str; 8] =
+    ["buddy", "partitions", "volumes", "geometry", "parity", "metadata", "engine", "array"];
 /// ARM's proves besides that the parity kernels for it compile.
 const BARE_TARGETS: [&str; 2] = ["x86_64-unknown-none", "aarch64-unknown-none"];
 

@@ -1,15 +1,16 @@
 //! `lapstrake cat`.
 
-mod reader;
 mod writer;
 
 use crate::exit::{Exit, Failure, Outcome};
+use crate::reader::Reader;
+use crate::stack::{Source, Stack};
 use crate::{complete, options, patience, serve};
 use lapstrake_device::{Access, Member, MemberSpec};
 use lapstrake_host::create::describe_finding;
 use lapstrake_host::scan::Look;
 use lapstrake_host::{Array, OpenRequest, Options, open_whole};
-use reader::Reader;
+use lapstrake_volumes::{Map, Place, VolumeError};
 use serde_json::{Value, json};
 use std::fmt::Display;
 use std::fs;
@@ -25,6 +26,7 @@ const HELP: &str = "\
 Examples:
   lapstrake cat -o array.img disk1.img disk2.img disk3.img
   lapstrake cat /dev/sd[b-d]1 | zstd > array.zst
+  lapstrake cat --volume vg1/data -o data.raw sd[a-d].img#5 sd[a-d].img#6
   lapstrake cat --offset 1M --length 4K *.img | xxd
   lapstrake cat --skip-unreadable --json -o rescued.img disk1.img disk3.img
 
@@ -49,6 +51,12 @@ pub struct Args {
     /// File to write; blocks of zeros become holes in it
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Only this logical volume of LVM's; the members may be those of all arrays that it lies on
+    #[arg(long, value_name = "GROUP/VOLUME", conflicts_with = "partition")]
+    volume: Option<String>,
+    /// Only this partition of the array
+    #[arg(long, value_name = "N")]
+    partition: Option<u32>,
     /// Where to begin, in bytes (with K, M, G or T: powers of 1024)
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = options::bytes)]
     offset: u64,
@@ -77,26 +85,13 @@ pub fn run(args: &Args) -> Outcome {
             "an array's contents are no text: send them into a pipe or a file, or use -o FILE",
         ));
     }
-    let request = OpenRequest {
-        members: args.members.clone(),
-        read_only: true,
-        force: args.force,
-        degraded: true,
-        ..args.which.request()
-    };
-    let opened = patience::telling(&args.members, || open_whole(request));
-    let opened = serve::assembled(opened, true)?;
-    let may_be_old = opened.parts.plan.assembly.newly_degraded;
-    let settings = Options { read_only: true, shards: 1, ..Options::default() };
-    let mut held = None;
     if let Some(path) = &args.output {
         refuse_member(path, &args.members)?;
-        held = hold_output(path, args.overwrite)?;
     }
-    let array = Array::start(opened.parts, &settings)?;
-    let copied = copy(args, &array);
-    array.stop();
-    drop(held);
+    let (copied, may_be_old) = match (&args.volume, args.partition) {
+        (None, None) => array(args)?,
+        _ => part(args)?,
+    };
     let Copied { bytes, holes, skipped } = copied?;
     if args.json {
         let unreadable: Vec<Value> = skipped
@@ -117,6 +112,67 @@ pub fn run(args: &Args) -> Outcome {
     tell_skipped(&skipped);
     let is_short = args.length.is_some_and(|wanted| bytes < wanted);
     Ok(if skipped.is_empty() && !is_short { Exit::Done } else { Exit::Degraded })
+}
+
+/// Copies an array; whether it may be an old state of it, too.
+fn array(args: &Args) -> Result<(Result<Copied, Failure>, bool), Failure> {
+    let request = OpenRequest {
+        members: args.members.clone(),
+        read_only: true,
+        force: args.force,
+        degraded: true,
+        ..args.which.request()
+    };
+    let opened = patience::telling(&args.members, || open_whole(request));
+    let opened = serve::assembled(opened, true)?;
+    let may_be_old = opened.parts.plan.assembly.newly_degraded;
+    let settings = Options { read_only: true, shards: 1, ..Options::default() };
+    let held = held(args)?;
+    let array = Array::start(opened.parts, &settings)?;
+    let whole = Map::range(Place { device: 0, offset: 0 }, array.bytes());
+    let copied = copy(args, &[&array], &whole);
+    array.stop();
+    drop(held);
+    Ok((copied, may_be_old))
+}
+
+/// The same of a volume, or a partition, of one or several arrays.
+fn part(args: &Args) -> Result<(Result<Copied, Failure>, bool), Failure> {
+    let stack = Stack::open(&args.members, &args.which, args.force)?;
+    let arrays: Vec<&Array> = stack.sources.iter().filter_map(Source::array).collect();
+    if arrays.len() < stack.sources.len() {
+        let other = stack.sources.iter().find(|source| !source.is_array()).expect("it is counted");
+        return Err(Failure::new(format!(
+            "{}: is no array's member; nothing was written: leave it out",
+            other.name()
+        )));
+    }
+    let refused = |error: VolumeError| Failure::new(format!("{error}; nothing was written"));
+    let map = match (&args.volume, args.partition) {
+        (Some(name), _) => {
+            let found = stack.survey.volume(name).map_err(refused)?.1;
+            found.map.clone().map_err(|error| refused(error.into()))?
+        }
+        (None, Some(_)) if arrays.len() > 1 => {
+            return Err(Failure::usage(
+                "--partition: the members are those of several arrays: name those of one",
+            ));
+        }
+        (None, number) => {
+            let number = number.expect("one of both is asked for");
+            stack.survey.partition(0, number).map_err(refused)?
+        }
+    };
+    let held = held(args)?;
+    let copied = copy(args, &arrays, &map);
+    drop(held);
+    let may_be_old = stack.may_be_old;
+    stack.stop();
+    Ok((copied, may_be_old))
+}
+
+fn held(args: &Args) -> Result<Option<Member>, Failure> {
+    args.output.as_ref().map_or(Ok(None), |path| hold_output(path, args.overwrite))
 }
 
 /// What was copied, bytes.
@@ -184,11 +240,11 @@ fn hold_output(path: &Path, overwrite: bool) -> Result<Option<Member>, Failure> 
 }
 
 /// Copies what was asked for.
-fn copy(args: &Args, array: &Array) -> Result<Copied, Failure> {
-    let size = array.bytes();
+fn copy(args: &Args, arrays: &[&Array], map: &Map) -> Result<Copied, Failure> {
+    let size = map.bytes();
     if args.offset > size {
         return Err(Failure::usage(format!(
-            "--offset {} is beyond the array's {size} bytes",
+            "--offset {} is beyond the {size} bytes that there are",
             args.offset
         )));
     }
@@ -208,21 +264,31 @@ fn copy(args: &Args, array: &Array) -> Result<Copied, Failure> {
         None => Output::stdout()?,
     };
     let mut progress = Progress::new(len, args.output.is_some());
-    let mut reader = Reader::new(array, args.offset, len, args.skip_unreadable);
-    let mut unread = None;
-    while let Some(block) = reader.next() {
-        let (offset, bytes) = match block {
-            Ok(read) => read,
-            Err(failed) => {
-                unread = Some(failed);
-                break;
-            }
-        };
-        output.write(bytes).map_err(|error| {
-            let done = offset - args.offset;
-            Failure::new(format!("cannot write the contents after {done} bytes: {error}"))
-        })?;
-        progress.add(bytes.len() as u64);
+    let (mut unread, mut skipped) = (None, Vec::new());
+    let mut at = args.offset;
+    for piece in map.pieces(at..at + len) {
+        let Place { device, offset: from } = piece.place;
+        let mut reader = Reader::new(arrays[device], from, piece.len, args.skip_unreadable);
+        let in_volume = |place: u64| place.saturating_sub(from) + at;
+        while let Some(block) = reader.next() {
+            let (offset, bytes) = match block {
+                Ok(read) => read,
+                Err((place, error)) => {
+                    unread = Some((in_volume(place), error));
+                    break;
+                }
+            };
+            output.write(bytes).map_err(|error| {
+                let done = in_volume(offset) - args.offset;
+                Failure::new(format!("cannot write the contents after {done} bytes: {error}"))
+            })?;
+            progress.add(bytes.len() as u64);
+        }
+        skipped.extend(reader.skipped().iter().map(|it| in_volume(it.start)..in_volume(it.end)));
+        if unread.is_some() {
+            break;
+        }
+        at += piece.len;
     }
     let holes = output.finish()?;
     progress.end();
@@ -232,7 +298,7 @@ fn copy(args: &Args, array: &Array) -> Result<Copied, Failure> {
              --skip-unreadable zeros stand for what cannot be read"
         )));
     }
-    Ok(Copied { bytes: len, holes, skipped: reader.skipped().to_vec() })
+    Ok(Copied { bytes: len, holes, skipped })
 }
 
 /// A line on the terminal that tells how far it is.

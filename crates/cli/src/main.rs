@@ -20,6 +20,7 @@ mod generate;
 mod grow;
 mod lab;
 mod logging;
+mod look;
 mod mdadm;
 mod members;
 mod monitor;
@@ -27,9 +28,11 @@ mod on_top;
 mod options;
 mod patience;
 mod predict;
+mod reader;
 mod scan;
 mod serve;
 mod set;
+mod stack;
 mod status;
 mod stop;
 mod sync;
@@ -71,6 +74,7 @@ enum Command {
     Examine(examine::Args),
     Scan(scan::Args),
     Deduce(deduce::Args),
+    Look(look::Args),
     Cat(cat::Args),
     Serve(Box<serve::Args>),
     Status(status::Args),
@@ -103,6 +107,7 @@ impl Command {
             Self::Examine(args) => examine::run(&args),
             Self::Scan(args) => scan::run(&args),
             Self::Deduce(args) => deduce::run(&args),
+            Self::Look(args) => look::run(&args),
             Self::Cat(args) => cat::run(&args),
             Self::Serve(args) => serve::run(&args),
             Self::Status(args) => status::run(&args),
@@ -136,6 +141,7 @@ impl Command {
             Self::Examine(args) => args.json,
             Self::Scan(args) => args.json,
             Self::Deduce(args) => args.json,
+            Self::Look(args) => args.json,
             Self::Cat(args) => args.json,
             Self::Serve(args) => args.json,
             Self::Status(args) => args.json,

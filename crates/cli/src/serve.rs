@@ -202,6 +202,11 @@ enum Update {
 }
 
 impl Which {
+    /// Whether the array with this UUID may be meant.
+    pub fn means(&self, uuid: [u8; 16]) -> bool {
+        self.uuid.is_none_or(|wanted| wanted == uuid)
+    }
+
     /// The part of a request that this is.
     pub fn request(&self) -> OpenRequest {
         OpenRequest {

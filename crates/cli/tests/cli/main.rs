@@ -23,6 +23,7 @@ mod lab_md;
 mod lab_plans;
 mod lab_run;
 mod lockless;
+mod look;
 mod members;
 mod mending;
 mod mistakes;
