@@ -668,7 +668,7 @@ pub fn probe_member(device: &Member) -> io::Result<Findings> {
     let mut found = detect::probe_member(size, |offset, buf| read_or_tell(device, offset, buf))?;
     // Who names a window by its size means that, whatever a table in it says.
     if device.spec().size.is_some() {
-        (found.table, found.is_table_unread) = (None, false);
+        found.table = None;
     }
     Ok(found)
 }

@@ -79,8 +79,6 @@ pub struct Findings {
     pub all: Vec<Finding>,
     /// The device's partition table.
     pub table: Option<Table>,
-    /// Where a partition table may lie cannot be read.
-    pub is_table_unread: bool,
     /// The file system that begins with the device, if it says how large it is.
     pub filesystem: Option<Filesystem>,
 }
@@ -180,14 +178,11 @@ fn search<E>(
         _ => {}
     }
     // What cannot be read of them is as good as not there.
-    let mut is_table_unread = false;
     let table = lapstrake_partitions::read(device.bytes, None, |offset, len| {
-        let bytes = device.get(offset, len);
-        is_table_unread |= bytes.is_err();
-        bytes.unwrap_or_default()
+        device.get(offset, len).unwrap_or_default()
     });
     let filesystem = device.get(0, foreign::HEAD).ok().and_then(|head| foreign::filesystem(&head));
-    Ok(Findings { all: found, table, is_table_unread, filesystem })
+    Ok(Findings { all: found, table, filesystem })
 }
 
 /// What is not md's own; ends at the first error.

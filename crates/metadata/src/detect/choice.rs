@@ -59,8 +59,6 @@ pub enum Doubt {
     ContentOf(Other),
     /// It lies in the data of another array, whose own superblock is not in its data, or is later.
     Overwritten(Other),
-    /// It could be a partition's: where the table would be that tells cannot be read.
-    TableUnread,
     /// A file system begins where the array does, and is larger.
     Outgrown {
         /// The file system.
@@ -128,9 +126,6 @@ impl Doubt {
                     "lies in the data of {other}, sectors {start} to {end}, which is the later one: it is left over"
                 )
             }
-            Self::TableUnread => "lies where the last partition's would, and the place of a partition table cannot be read \
-                                  (PATH@0+SIZE names the device as a whole)"
-                .into(),
             Self::Outgrown { filesystem: Filesystem { kind, bytes }, array_bytes } => format!(
                 "tells of an array of {array_bytes} bytes, where {kind} begins that says it has {bytes}: it was made \
                  for more than the array, and the superblock may be left over from before"
@@ -200,10 +195,7 @@ impl Findings {
             let rivals = self.superblocks().filter(|other| self.partition_of(other).is_none());
             { rivals }.find_map(|other| beaten(sb, other))
         };
-        let is_unread =
-            self.table.is_none() && self.is_table_unread && matches!(sb, Superblock::V090(_));
-        let unread = || is_unread.then_some(Doubt::TableUnread);
-        self.partition_of(sb).or_else(by_other).or_else(|| self.outgrown(sb)).or_else(unread)
+        self.partition_of(sb).or_else(by_other).or_else(|| self.outgrown(sb))
     }
 
     /// All sound superblocks against which something speaks.

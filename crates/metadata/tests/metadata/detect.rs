@@ -118,23 +118,6 @@ fn a_superblock_in_a_partitions_place_is_not_the_disks() {
     }
 }
 
-/// What would be lost: the table and all that is before the partition, if its array were written as the disk's.
-#[test]
-fn a_table_that_cannot_be_read_speaks_against_a_superblock_at_the_end() {
-    for (version, expected) in [(Version::V090, Some(Doubt::TableUnread)), (Version::V1_0, None)] {
-        let mut image = empty();
-        put(&mut image, &member(version, 5));
-        let read = |offset: u64, buf: &mut [u8]| {
-            let start = offset as usize;
-            buf.copy_from_slice(&image[start..start + buf.len()]);
-            if start == 0 { Err(()) } else { Ok(()) }
-        };
-        let found = probe_member(SIZE, read).unwrap();
-        let own = found.best().expect("it is taken for reading");
-        assert_eq!(found.doubt(own), expected);
-    }
-}
-
 #[test]
 fn a_table_within_an_array_speaks_against_nothing() {
     let sb = stored(member(Version::V090, 5));
