@@ -12,34 +12,15 @@ mod foreign;
 
 use alloc::vec;
 use alloc::vec::Vec;
-use core::fmt;
-
 use lapstrake_geometry::{Sector, Sectors};
 use lapstrake_partitions::Table;
 
 use crate::firmware::{self, Volumes, ddf, imsm};
 use crate::{Superblock, SuperblockError, Version, read_at};
 
+pub use crate::firmware::Container;
 pub use choice::{Doubt, Other, Undecided, Wanted};
 pub use foreign::{Filesystem, Foreign};
-
-/// RAID metadata other than md's own, kept in containers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Container {
-    /// Intel Matrix Storage Manager.
-    Imsm,
-    /// SNIA's Disk Data Format.
-    Ddf,
-}
-
-impl fmt::Display for Container {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Imsm => "IMSM (Intel) RAID metadata",
-            Self::Ddf => "DDF RAID metadata",
-        })
-    }
-}
 
 /// Something that was found.
 #[allow(clippy::large_enum_variant)] // a handful per device, and short-lived

@@ -9,12 +9,30 @@ pub(crate) mod imsm;
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
 
 use lapstrake_geometry::{Layout, Level, Sector, Sectors, Slot};
 use sha1::{Digest, Sha1};
 
-use crate::detect::Container;
 use crate::{MAGIC, Superblock, Version, v1};
+
+/// RAID metadata other than md's own, kept in containers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Container {
+    /// Intel Matrix Storage Manager.
+    Imsm,
+    /// SNIA's Disk Data Format.
+    Ddf,
+}
+
+impl fmt::Display for Container {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Imsm => "IMSM (Intel) RAID metadata",
+            Self::Ddf => "DDF RAID metadata",
+        })
+    }
+}
 
 /// What tells a disk's slot, beside its metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
