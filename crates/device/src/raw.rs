@@ -124,8 +124,7 @@ impl Raw {
                     libc::pwritev(fd, iov.cast(), count as i32, offset as i64)
                 }
                 Raw::Write { fd, iov, count, offset, dsync: true } => {
-                    let flags = libc::RWF_DSYNC;
-                    libc::pwritev2(fd, iov.cast(), count as i32, offset as i64, flags)
+                    write_stable(fd, iov.cast(), count as i32, offset as i64)
                 }
                 Raw::Fdatasync { fd } => libc::fdatasync(fd) as isize,
                 Raw::Fallocate { fd, mode, offset, len } => {
@@ -161,6 +160,25 @@ impl Raw {
             }
         };
         if result < 0 { -errno() } else { result as i32 }
+    }
+}
+
+/// Writes what is stable on return. Emulators of another processor know no flags of writes.
+///
+/// # Safety
+/// As for `pwritev2`.
+unsafe fn write_stable(fd: RawFd, iov: *const libc::iovec, count: i32, offset: i64) -> isize {
+    // SAFETY: by this function's contract.
+    let written = unsafe { libc::pwritev2(fd, iov, count, offset, libc::RWF_DSYNC) };
+    if written >= 0 || !matches!(errno(), libc::EOPNOTSUPP | libc::ENOSYS) {
+        return written;
+    }
+    // SAFETY: the same, and a descriptor that is open.
+    unsafe {
+        match libc::pwritev(fd, iov, count, offset) {
+            written if written >= 0 && libc::fdatasync(fd) < 0 => -1,
+            written => written,
+        }
     }
 }
 
