@@ -36,6 +36,8 @@ const CERTAIN: f64 = 0.99;
 const STRUCTURES_MIN: usize = 8;
 /// no more than one in five elsewhere (old copies in journals),
 const PLACED_PERCENT: usize = 80;
+/// no more than so many of a hundred rows whose parity or copies do not fit (a member that had dropped out is out of date),
+const FAILED_PERCENT: u32 = 2;
 /// and a data offset that mdadm may have chosen.
 const OFFSET_PRIOR_MIN: f64 = -0.5;
 
@@ -253,7 +255,13 @@ fn is_founded(judged: &Judged) -> bool {
     // The parity disk of a RAID4 passes for a data disk that is missing: over zeros P is a copy, and as checksums are
     // linear, over three inodes it is an inode.
     let is_checked = judged.hypothesis.shape.level != Level::Raid0;
-    is_enough && is_usual && is_checked && judged.placed * 100 >= judged.structures * PLACED_PERCENT
+    let Relations { held, failed, .. } = judged.relations;
+    let do_agree = failed * 100 <= FAILED_PERCENT * (held + failed);
+    is_enough
+        && is_usual
+        && is_checked
+        && do_agree
+        && judged.placed * 100 >= judged.structures * PLACED_PERCENT
 }
 
 /// Candidates by what file systems and other volumes tell, with the volume of each; best first.
@@ -263,9 +271,9 @@ pub(crate) fn by_volumes(samples: &Samples<'_>, seen: &[Seen]) -> Vec<(Judged, V
     if leads.is_empty() {
         leads = seen.iter().take(1).collect();
     }
-    // A few remains of an older file system are no rival; many are.
+    // A few remains of an older file system are no rival; as many as could be sure are: a young one holds little.
     let most = leads.first().map_or(0, |lead| lead.groups.len());
-    leads.retain(|lead| lead.groups.len() * 5 >= most);
+    leads.retain(|lead| lead.groups.len() * 5 >= most || lead.groups.len() >= STRUCTURES_MIN);
     let mut has_lost_rivals = false;
     let mut found: Vec<(&Seen, Vec<Judged>)> = Vec::new();
     for lead in leads {

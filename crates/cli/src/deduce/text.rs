@@ -156,7 +156,12 @@ impl Told<'_> {
             out += &format!("   {held} of {tried} tries of parity or copies hold\n");
         }
         if !candidate.equal.is_empty() {
-            out += "   the same bytes in other words (which of them it was, nothing tells, and nothing depends on it):\n";
+            out += match relations.failed {
+                0 => {
+                    "   the same bytes in other words (which of them it was, nothing tells, and nothing depends on it):\n"
+                }
+                _ => "   the same bytes in other words, but where parity or copies do not fit:\n",
+            };
         }
         for equal in candidate.equal.iter().take(3) {
             let names = |device: &Option<usize>| {
@@ -205,9 +210,10 @@ impl Told<'_> {
         let relations = first.relations;
         if relations.failed > 0 && relations.held > relations.failed {
             out += &format!(
-                "\n{:.1} % of the tries of parity or copies fail: there the array was never synced, was being written when \
-                 it died, or has been written over since (by a resync in a wrong order, say). What lies there may be \
-                 damaged.\n",
+                "\n{:.1} % of the tries of parity or copies fail. Perhaps a member had dropped out before and is out of \
+                 date: leave out one after the other (`missing` in its slot, an overlay file each) and look which has the \
+                 newest files. Or there the array was never synced, was being written when it died, or has been written \
+                 over since (by a resync in a wrong order, say), and what lies there may be damaged.\n",
                 100.0 - relations.percent()
             );
         }

@@ -92,6 +92,50 @@ fn a_create_over_an_old_array_is_told_as_what_it_is() {
     assert!(rescue(&lab, &found) == contents, "the contents differ");
 }
 
+/// What would be lost: what was written after the member had dropped out, if it were served with the others.
+#[test]
+fn an_array_with_a_member_that_is_out_of_date_is_not_told_as_sure() {
+    let lab = Lab::new(&[]);
+    let Some(mut contents) = raid5(&lab) else { return };
+    let stale = lab.read("m1");
+    let from = contents.len() / 16;
+    contents[from..from * 3].iter_mut().for_each(|byte| *byte ^= 0x5a);
+    write_through_library(&lab, &contents);
+    fs::write(lab.path("m1"), stale).unwrap();
+    wipe(&lab, &["m0", "m1", "m2", "m3"]);
+    let told = lab.run("deduce m0 m1 m2 m3");
+    assert_eq!(told.code, 3, "{told:?}");
+    assert!(told.out.contains("Perhaps a member had dropped out before"), "{told:?}");
+}
+
+/// An old array's file system, and the new one that was made over it with another chunk.
+#[test]
+fn two_file_systems_that_want_two_arrays_are_both_told_and_neither_is_sure() {
+    let lab = Lab::new(&[]);
+    if raid5(&lab).is_none() {
+        return;
+    }
+    lab.run("create new -l 5 -n 4 -c 512 --assume-clean --force --homehost none m3 m1 m0 m2").ok();
+    let image = lab.read("image");
+    let mkfs =
+        Command::new("/usr/sbin/mkfs.ext4").args(["-q", "-F"]).arg(lab.path("image")).status();
+    assert!(mkfs.unwrap().success());
+    let young = lab.read("image");
+    let array = lapstrake::Array::open(["m3", "m1", "m0", "m2"].map(|m| lab.path(m))).unwrap();
+    for (index, (new, old)) in young.chunks(4096).zip(image.chunks(4096)).enumerate() {
+        if new != old {
+            array.write_at((index as u64) << 12, new).unwrap();
+        }
+    }
+    array.close().unwrap();
+    wipe(&lab, &["m0", "m1", "m2", "m3"]);
+    let told = lab.run("deduce m0 m1 m2 m3");
+    assert!(told.code != 0 && !told.out.contains(", sure"), "{told:?}");
+    for chunk in ["chunk 64K", "chunk 512K"] {
+        assert!(told.out.contains(chunk), "{chunk}: {told:?}");
+    }
+}
+
 #[test]
 fn devices_that_tell_nothing_are_told_so() {
     let lab = Lab::new(&[8, 8]);
