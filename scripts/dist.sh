@@ -11,10 +11,17 @@ what=${1:-all}
 shift || true
 wanted=("$@")
 [ ${#wanted[@]} -gt 0 ] || wanted=(amd64 arm64)
+say() { echo "dist: $*" >&2; }
+# Before anything is touched.
+case $what in deb | all) ;; *) say "$what: not deb or all" && exit 2 ;; esac
+for arch in "${wanted[@]}"; do
+    case $arch in amd64 | arm64) ;; *) say "$arch: not amd64 or arm64" && exit 2 ;; esac
+done
 CYCLONEDX=0.5.9
 version=$(sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 target=${CARGO_TARGET_DIR:-target}
-out=dist
+# It takes the place of dist once all is there.
+out=dist.new
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 # Files and packages have the time of the last commit: built again they are the same.
@@ -22,13 +29,12 @@ SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || stat -c %Y Cargo.toml
 export SOURCE_DATE_EPOCH
 maintainer="${DEBFULLNAME:-The Lapstrake authors} <${DEBEMAIL:-lapstrake@lapstrake.invalid}>"
 
-say() { echo "dist: $*" >&2; }
 left_out() {
     echo "NOT RUN: dist: $1" >&2
     printf 'dist.sh\t%s\n' "$1" >>"${LAPSTRAKE_NOT_RUN:-/dev/null}"
 }
 
-machine_of() { case $1 in amd64) echo x86_64 ;; arm64) echo aarch64 ;; *) say "$1: not amd64 or arm64" && exit 2 ;; esac; }
+machine_of() { case $1 in amd64) echo x86_64 ;; arm64) echo aarch64 ;; esac; }
 target_of() { echo "$(machine_of "$1")-unknown-linux-gnu"; }
 program_of() { echo "$target/$(target_of "$1")/dist/lapstrake"; }
 host=$(uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64/')
@@ -69,6 +75,9 @@ stage() {
 # compress FILE...: as Debian has it, the same each time.
 compress() { gzip --best --no-name "$@"; }
 
+# escaped TEXT: as it stands in a replacement of sed's s/.../.../.
+escaped() { printf '%s' "$1" | sed 's,[\\/&],\\&,g'; }
+
 # package ARCH: its .deb.
 package() {
     local root=$work/deb-$1 doc=$work/deb-$1/usr/share/doc/lapstrake control=$work/deb-$1/DEBIAN
@@ -84,7 +93,7 @@ package() {
     mv "$root/usr/share/zsh/site-functions" "$root/usr/share/zsh/vendor-completions"
     install -d "$control"
     (cd "$root" && find usr -type f -printf '%P\0' | sort -z | sed -z 's,^,usr/,' | xargs -0 md5sum) >"$control/md5sums"
-    sed -e "s/@VERSION@/$version-1/; s/@ARCH@/$1/; s/@MAINTAINER@/$maintainer/" \
+    sed -e "s/@VERSION@/$version-1/; s/@ARCH@/$1/; s/@MAINTAINER@/$(escaped "$maintainer")/" \
         -e "s/@SIZE@/$(du -sk --apparent-size "$root/usr" | cut -f1)/" packaging/debian/control >"$control/control"
     chmod 644 "$control"/*
     dpkg-deb --root-owner-group -Zxz --build "$root" "$out/lapstrake_$version-1_$1.deb" >/dev/null
@@ -112,13 +121,14 @@ bill_of_materials() {
     sed "s,$work/sources,.,g" "$work/sources/crates/cli/lapstrake-cli.cdx.json" >"$out/lapstrake-$version.cdx.json"
 }
 
-rm -rf "$out"
-mkdir "$out"
-cargo xtask licenses >"$work/licenses"
 archs=()
 for arch in "${wanted[@]}"; do
     can_build "$arch" && archs+=("$arch")
 done
+[ ${#archs[@]} -gt 0 ] || { say "none of ${wanted[*]} can be built here; dist was left as it was" && exit 1; }
+rm -rf "$out"
+mkdir "$out"
+cargo xtask licenses >"$work/licenses"
 # Manual pages and completions are written by the one that runs here.
 build $(printf '%s\n' "$host" "${archs[@]}" | sort -u)
 for arch in "${archs[@]}"; do
@@ -131,4 +141,6 @@ if [ "$what" != deb ]; then
     (cd "$out" && sha256sum -- * >"$work/sums" && mv "$work/sums" SHA256SUMS)
 fi
 chmod 644 "$out"/*
-ls -l "$out"
+rm -rf dist
+mv "$out" dist
+ls -l dist

@@ -5,7 +5,7 @@
 use crate::overlay::FormatError;
 use lapstrake_partitions::PartitionError;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A member specification or a size that cannot be understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -89,8 +89,8 @@ pub enum OpenError {
     },
     /// The file or device ends before the partition does.
     #[error(
-        "{0}#{number}: the partition lies at bytes {start} to {end}, and {0} ends at byte {available}: it is cut short; \
-         {0}@{start}+{1} is what is there of it", path.display(), available.saturating_sub(*start)
+        "{0}#{number}: the partition lies at bytes {start} to {end}, and {0} ends at byte {available}: {1}",
+        path.display(), rest_of_partition(path, *start, *available)
     )]
     PartitionCut {
         /// The file or device.
@@ -156,6 +156,15 @@ pub enum OpenError {
         /// Who, as far as it can be known: a mount point, a device, a process.
         holders: Vec<String>,
     },
+}
+
+/// What of a partition the file or device still has; nothing is proposed where that is no byte.
+fn rest_of_partition(path: &Path, start: u64, available: u64) -> String {
+    let path = path.display();
+    match available.saturating_sub(start) {
+        0 => format!("nothing of it is there; take a whole copy of {path}"),
+        rest => format!("it is cut short; {path}@{start}+{rest} is what is there of it"),
+    }
 }
 
 fn by(holders: &[String]) -> String {
@@ -347,6 +356,20 @@ pub enum FaultError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_window_is_proposed_of_a_partition_that_is_not_there() {
+        let told = |available| {
+            let path = "disk".into();
+            OpenError::PartitionCut { path, number: 2, start: 1 << 20, end: 3 << 20, available }
+                .to_string()
+        };
+        assert!(told(2 << 20).ends_with("disk@1048576+1048576 is what is there of it"));
+        for available in [0, 1 << 19, 1 << 20] {
+            let told = told(available);
+            assert!(told.contains("nothing of it is there") && !told.contains('@'), "{told}");
+        }
+    }
 
     #[test]
     fn who_is_refused_is_told_what_to_do() {

@@ -31,19 +31,23 @@ pub(crate) fn likely(
         let array = Array { devices, candidates, geometry: assembly.geometry.clone()?, assembly };
         Some(array.evidence())
     });
-    let (original, alternate) = (original?, alternate?);
-    if original.of == 0 || original.right == alternate.right {
-        return None;
-    }
-    let (name, more, less) = match original.right > alternate.right {
-        true => ("original", original, alternate),
-        false => ("alternate", alternate, original),
-    };
+    let (name, more, less) = clearly(original?, alternate?)?;
     Some(format!(
         "what is on it makes {name} likely: of {} structures that are looked for in their places, {} are there by that \
          layout, {} by the other",
         more.of, more.right, less.right
     ))
+}
+
+/// The layout that most structures speak for, its evidence and the other's. Where both layouts agree, both find a
+/// structure: of those that one does not find, the other has to find more than half.
+fn clearly(original: Evidence, alternate: Evidence) -> Option<(&'static str, Evidence, Evidence)> {
+    let (name, more, less) = match original.right > alternate.right {
+        true => ("original", original, alternate),
+        false => ("alternate", alternate, original),
+    };
+    let only_here = more.right - less.right;
+    (only_here > 0 && only_here * 2 > more.of - less.right).then_some((name, more, less))
 }
 
 /// An array as a layout has it, read without being started.
@@ -102,17 +106,10 @@ fn ext(head: &[u8]) -> Option<Vec<Place>> {
     let word = |at: usize| le(head, 1024 + at).map(u32::from_le_bytes).map(u64::from);
     let block = 1024_u64.checked_shl(word(24)? as u32).filter(|&block| block <= 65536)?;
     let (blocks, first, per_group) = (word(4)?, word(20)?, word(32)?.max(1));
-    let is_power = |group: u64, of: u64| {
-        let mut power = of;
-        while power < group {
-            power *= of;
-        }
-        power == group
-    };
-    let holds_copy = |&group: &u64| group == 1 || [3, 5, 7].iter().any(|&of| is_power(group, of));
-    let groups = (1..blocks.div_ceil(per_group)).filter(holds_copy).take(PLACES_MAX as usize);
+    let groups = groups_with_copy(blocks.div_ceil(per_group));
     Some(
         groups
+            .into_iter()
             .map(|group| {
                 let is_right = move |bytes: &[u8]| {
                     le(bytes, 56) == Some([0x53, 0xef])
@@ -125,6 +122,17 @@ fn ext(head: &[u8]) -> Option<Vec<Place>> {
             })
             .collect(),
     )
+}
+
+/// 1, and the powers of 3, 5 and 7. A damaged superblock may tell of 2^32 groups.
+fn groups_with_copy(groups: u64) -> Vec<u64> {
+    let powers =
+        |of: u64| std::iter::successors(Some(of), move |power: &u64| power.checked_mul(of));
+    let powers = [3, 5, 7].into_iter().flat_map(|of| powers(of).take_while(|&it| it < groups));
+    let mut all: Vec<u64> = std::iter::once(1).filter(|&it| it < groups).chain(powers).collect();
+    all.sort_unstable();
+    all.truncate(PLACES_MAX as usize);
+    all
 }
 
 /// Allocation groups, whose second sector holds their number.
@@ -169,4 +177,29 @@ fn btrfs(first: Option<Vec<u8>>) -> Vec<Place> {
     }
     let place = |at: u64| -> Place { (at, Box::new(move |bytes| is_copy(bytes, at))) };
     vec![place(64 << 20), place(256 << 30)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_layout_is_called_likely_by_a_clear_majority_only() {
+        let of = |right, of| Evidence { right, of };
+        let name = |original, alternate| clearly(original, alternate).map(|(name, ..)| name);
+        assert_eq!(name(of(1, 64), of(0, 64)), None);
+        assert_eq!(name(of(34, 64), of(33, 64)), None, "most are where both layouts agree");
+        assert_eq!(name(of(0, 0), of(0, 0)), None);
+        assert_eq!(name(of(32, 64), of(32, 64)), None);
+        assert_eq!(name(of(64, 64), of(40, 64)), Some("original"));
+        assert_eq!(name(of(0, 1), of(1, 1)), Some("alternate"));
+    }
+
+    #[test]
+    fn copies_of_an_ext_superblock_are_in_groups_of_powers() {
+        assert_eq!(groups_with_copy(0), []);
+        assert_eq!(groups_with_copy(1), []);
+        assert_eq!(groups_with_copy(28), [1, 3, 5, 7, 9, 25, 27]);
+        assert!(groups_with_copy(u64::from(u32::MAX)).len() < PLACES_MAX as usize);
+    }
 }

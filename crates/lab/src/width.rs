@@ -56,13 +56,56 @@ fn line_of(columns: u16, line: &str) -> String {
         return wrapped_to(columns, text, &indent, &further);
     }
     // All lines but the last end with a blank and a backslash.
-    let lines = wrapped_to(columns - 2, text, &indent, &further);
+    let words = text.split(outside_quotes());
+    let lines = in_lines(columns - 2, words, &indent, &further);
     lines.trim_end().replace('\n', " \\\n") + "\n"
 }
 
+/// Finds the blanks between a command's words: a shell takes a blank in quotes, or behind a backslash, as part of a word.
+fn outside_quotes() -> impl FnMut(char) -> bool {
+    let (mut quote, mut is_escaped, mut before) = (None, false, ' ');
+    move |c| {
+        let is_plain = !std::mem::take(&mut is_escaped);
+        match (c, quote) {
+            ('\\', None | Some(Quote::Double | Quote::Dollar)) => is_escaped = is_plain,
+            ('\'', None) if is_plain && before == '$' => quote = Some(Quote::Dollar),
+            ('\'', None) if is_plain => quote = Some(Quote::Single),
+            ('"', None) if is_plain => quote = Some(Quote::Double),
+            ('\'', Some(Quote::Single | Quote::Dollar)) | ('"', Some(Quote::Double))
+                if is_plain =>
+            {
+                quote = None;
+            }
+            _ => {}
+        }
+        before = c;
+        c == ' ' && is_plain && quote.is_none()
+    }
+}
+
+/// How a part of a command is quoted.
+#[derive(Clone, Copy)]
+enum Quote {
+    /// '...': a backslash stands for itself.
+    Single,
+    /// "..."
+    Double,
+    /// $'...'
+    Dollar,
+}
+
 fn wrapped_to(columns: u16, text: &str, first: &str, further: &str) -> String {
+    in_lines(columns, text.split(' '), first, further)
+}
+
+fn in_lines<'a>(
+    columns: u16,
+    words: impl Iterator<Item = &'a str>,
+    first: &str,
+    further: &str,
+) -> String {
     let (mut out, mut line, mut is_begun) = (String::new(), first.to_owned(), false);
-    for word in text.split(' ') {
+    for word in words {
         let more = usize::from(is_begun) + word.chars().count();
         if is_begun && line.chars().count() + more > usize::from(columns) {
             out += &format!("{line}\n");
@@ -103,6 +146,8 @@ pub fn table(header: &[String], rows: &[Vec<String>], is_number: impl Fn(usize) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lapstrake_device::quoted_path;
+    use std::path::Path;
 
     #[test]
     fn words_that_do_not_fit_begin_a_line() {
@@ -119,5 +164,20 @@ mod tests {
         assert_eq!(line_of(14, "  one two three"), "  one two\n    three\n");
         assert_eq!(line_of(40, "  one  two"), "  one  two\n");
         assert_eq!(line_of(18, "  lapstrake serve m0 m1"), "  lapstrake \\\n    serve m0 m1\n");
+    }
+
+    #[test]
+    fn a_command_is_not_broken_within_a_word() {
+        for name in
+            ["a b", "My disk 1.img", "it's my disk", "two  blanks", "a\"b c", "it's a\ttab or two"]
+        {
+            let word = quoted_path(Path::new(name));
+            let command = format!("lapstrake serve m0 {word} m1");
+            for columns in 14..command.len() as u16 {
+                let broken = line_of(columns, &command);
+                assert!(broken.contains(&word), "{columns} columns: {broken}");
+                assert_eq!(broken.replace(" \\\n  ", " ").trim_end(), command, "{columns} columns");
+            }
+        }
     }
 }

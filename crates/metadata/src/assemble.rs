@@ -86,7 +86,8 @@ pub struct Options {
     pub ignore_unknown: bool,
     /// The layout of a raid0 that does not record one.
     pub raid0_layout: Option<Raid0Layout>,
-    /// Of the halves of a split array that have seen as many events, the one that this candidate belongs to.
+    /// Of the halves of a split array that have seen as many events, the one that this candidate belongs to. One that is
+    /// left all the same forbids a start ([`Refusal::NotPreferred`]).
     pub prefer: Option<usize>,
     /// Candidates whose superblocks give them a role that md does not know, and the slots whose members they are to be
     /// taken for.
@@ -276,6 +277,21 @@ pub enum Refusal {
         parts: Vec<Vec<usize>>,
         /// Events that they have seen.
         events: u64,
+    },
+    /// The candidate that was preferred is left: a preference decides only between halves of as many events.
+    NotPreferred {
+        /// The candidate.
+        id: usize,
+        /// Why it is left.
+        reason: Reason,
+        /// Events that it has seen.
+        events: u64,
+        /// The freshest.
+        freshest: usize,
+        /// Events that the freshest has seen.
+        freshest_events: u64,
+        /// Whose members are taken instead.
+        taken: Vec<usize>,
     },
     /// Two devices claim one slot with equal right.
     Ambiguous {

@@ -44,9 +44,28 @@ pub fn assemble(
         }
     }
     let (mut forced, force_helps) = raise_if_needed(&mut table, options.force);
+    if table.refusal.is_none() {
+        table.refusal = not_preferred(&table, options);
+    }
     forced.extend(table.of_unknown_role());
     table.measure()?;
     Ok(conclude(table, forced, force_helps, options))
+}
+
+/// The user would start the other half without knowing it, and what this one has of later writes would be overwritten.
+fn not_preferred(table: &Table<'_>, options: &Options) -> Option<Refusal> {
+    let judged = || table.candidates.iter().zip(&table.verdicts);
+    let (preferred, verdict) = judged().find(|(one, _)| Some(one.id) == options.prefer)?;
+    let Verdict::Left(reason) = verdict else { return None };
+    let taken = judged().filter(|(_, verdict)| matches!(verdict, Verdict::Taken { .. }));
+    Some(Refusal::NotPreferred {
+        id: preferred.id,
+        reason: reason.clone(),
+        events: preferred.superblock.events(),
+        freshest: table.freshest.id,
+        freshest_events: table.freshest.superblock.events(),
+        taken: taken.map(|(one, _)| one.id).collect(),
+    })
 }
 
 /// Raises stale members if data is missing without them, and it helps, and it may. Gives the

@@ -70,7 +70,25 @@ impl Verdict {
     }
 }
 
+/// "m0 and m1".
+fn names_text(ids: &[usize], name: Name) -> String {
+    ids.iter().map(|&id| name(id)).collect::<Vec<_>>().join(" and ")
+}
+
 impl Reason {
+    /// Whether other members, once they are left out, are no reason any more.
+    fn is_of_other_half(&self) -> bool {
+        matches!(
+            self,
+            Self::Stale { .. }
+                | Self::CallsFailed { .. }
+                | Self::CalledFailedBy { .. }
+                | Self::Unlisted { .. }
+                | Self::SlotTaken { .. }
+                | Self::NumberTaken { .. }
+        )
+    }
+
     /// One clause that says it.
     pub fn describe(&self, name: Name) -> String {
         match self {
@@ -197,16 +215,31 @@ impl Refusal {
                     .to_string()
             }
             Self::Split { parts, events } => {
-                let part = |ids: &Vec<usize>| {
-                    ids.iter().map(|&id| name(id)).collect::<Vec<_>>().join(" and ")
-                };
-                let each: Vec<_> = parts.iter().map(part).collect();
+                let each: Vec<_> = parts.iter().map(|ids| names_text(ids, name)).collect();
                 format!(
                     "the array was split, and its parts were used without each other: {}, which call each other failed \
                      and have seen as many events, {events}. What was written since is on one part only. Read each, by \
                      giving only its members, then use --prefer with a member of the one to go on with: the others are \
                      out of date then",
                     each.join(" against ")
+                )
+            }
+            Self::NotPreferred { id, reason, events, freshest, freshest_events, taken } => {
+                let preferred = name(*id);
+                let next = match reason.is_of_other_half() {
+                    true => format!(
+                        "to go on with the half of {preferred}, leave out the members of the other, {}: what was written \
+                         to them since is lost then",
+                        names_text(taken, name)
+                    ),
+                    false => "prefer a member that is taken, or leave --prefer out".to_string(),
+                };
+                format!(
+                    "{preferred}, which --prefer names, is not taken: {}. It has seen {events} events, {}, the freshest, \
+                     {freshest_events}; --prefer decides only between halves that have seen as many. Nothing was \
+                     written; {next}",
+                    reason.describe(name),
+                    name(*freshest)
                 )
             }
             Self::Ambiguous { slot, ids: [first, second] } => format!(

@@ -89,6 +89,8 @@ pub(super) struct Latencies {
 const ALL_CLIENTS: &str = "All clients";
 /// `timestamp` and `elapsed` are rounded to seconds, each its way.
 const ROUNDING_S: u64 = 1;
+/// The least time between what `--status-interval` prints of a run.
+const STATUS_INTERVAL_MIN_MS: u64 = 1000;
 
 impl Output {
     /// Leaves out what is only the sum of the rest.
@@ -109,12 +111,16 @@ impl Output {
             let elapsed = output.jobs.iter().filter_map(|job| job.elapsed).max()?;
             output.timestamp?.checked_sub(elapsed)
         };
-        let began_together = match (began(self), began(earlier)) {
-            (Some(one), Some(other)) => one.abs_diff(other) <= ROUNDING_S,
-            _ => true,
-        };
         let mut pairs = self.jobs.iter().zip(&earlier.jobs);
-        began_together
+        let may_be_one_run = match (began(self), began(earlier)) {
+            (Some(one), Some(other)) => one.abs_diff(other) <= ROUNDING_S,
+            // Of two runs of one length the second may by chance have moved more, with latencies further apart.
+            _ => {
+                pairs.clone().any(|(job, earlier)| job.ran_on_after(earlier))
+                    || pairs.clone().all(|(job, earlier)| job.directions().eq(earlier.directions()))
+            }
+        };
+        may_be_one_run
             && self.options == earlier.options
             && self.jobs.len() == earlier.jobs.len()
             && pairs.all(|(job, earlier)| job.continues(earlier))
@@ -135,6 +141,12 @@ impl Job {
                 == (&earlier.jobname, earlier.groupid, &earlier.options, &earlier.hostname)
             && self.directions().count() == earlier.directions().count()
             && pairs.all(|(one, earlier)| one.continues(earlier))
+    }
+
+    /// Whether it ran for another status interval since; told where no times are known.
+    fn ran_on_after(&self, earlier: &Self) -> bool {
+        let mut pairs = self.directions().zip(earlier.directions());
+        pairs.any(|(one, was)| one.runtime >= was.runtime.saturating_add(STATUS_INTERVAL_MIN_MS))
     }
 
     fn directions(&self) -> impl Iterator<Item = &Direction> {

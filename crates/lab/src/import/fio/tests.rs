@@ -233,8 +233,13 @@ fn minimals_runs_are_told_apart_by_their_groups_or_refused() {
     let run = [line("a", 0), line("b", 1)].concat();
     let other = run.replace(";90;", ";80;");
     assert_eq!(results(&format!("{run}{other}")).len(), 8);
-    let later = other.replace(";1000;", ";2000;").replace(";80;", ";95;");
+    // As long, though it moved more and had slower requests.
+    let as_long = other.replace(";1000;", ";2000;").replace(";80;", ";95;");
+    assert_eq!(results(&format!("{run}{as_long}")).len(), 8, "a run of its own");
+    let later = as_long.replace(";500;500;", ";500;1500;").replace(";1000;250;", ";1000;1250;");
+    let later = later.replace(";2000;250;", ";2000;1250;");
     assert_eq!(results(&format!("{run}{later}")).len(), 4, "more of the same run");
+    assert_eq!(results(&format!("{run}{run}")).len(), 4, "the end, told as the last status was");
     let error = parse(&format!("{}{}", line("a", 0), line("a", 0))).unwrap_err();
     assert_eq!((error.line, error.why.contains("group_reporting")), (2, true), "{error}");
     assert!(parse(&line("a", 0).replace(";10;90;", ";10;x;")).is_err());

@@ -305,8 +305,31 @@ fn halves_of_as_many_events_are_refused_whatever_their_order() {
             assert_eq!(assembly.members.iter().flatten().collect::<Vec<_>>(), taken.each_ref());
         }
     }
-    // The other half is one event ahead: it is the fresher.
-    let ahead = raid6.members("5!2!3 5!2!3 6!0!1 6!0!1");
-    let assembly = decide(&ahead, &of(Some(0))).unwrap();
-    assert_eq!(assembly.members, [None, None, Some(2), Some(3)]);
+}
+
+#[test]
+fn a_preferred_member_of_the_older_half_is_refused_with_both_event_counts() {
+    let raid6 = Array::new(Version::V1_2, Level::Raid6, 4);
+    for ahead in ["5!2!3 5!2!3 6!0!1 6!0!1", "5!2!3 5!2!3 9!0!1 9!0!1"] {
+        let members = raid6.members(ahead);
+        let of = |prefer| Options { run: true, prefer, ..Options::default() };
+        let other = decide(&members, &of(Some(3))).unwrap();
+        assert_eq!((other.start, other.members), (Ok(()), vec![None, None, Some(2), Some(3)]));
+        let refused = decide(&members, &of(Some(0))).unwrap().start.unwrap_err();
+        let Refusal::NotPreferred { id: 0, events: 5, freshest_events, ref taken, .. } = refused
+        else {
+            panic!("{refused:?}")
+        };
+        assert_eq!(taken, &[2, 3]);
+        let told = refused.to_string();
+        assert!(
+            told.contains(&format!("seen 5 events, device 2, the freshest, {freshest_events}")),
+            "{told}"
+        );
+        assert!(
+            told.contains("leave out the members of the other, device 2 and device 3"),
+            "{told}"
+        );
+        assert_eq!(decide(&members[..2], &of(Some(0))).unwrap().start, Ok(()), "as it says");
+    }
 }
