@@ -174,8 +174,8 @@ impl Hypothesis {
         let size = samples.min_size() / 512;
         let room = |end: u64| Sectors(end.saturating_sub(self.data_offset / 512));
         // 1.1 and 1.2; 1.0 without and with room for a bitmap; 0.90.
-        let ends =
-            [size, (size & !7) - 24, (size & !7) - 32, (size & !7) - 152, (size & !127) - 128];
+        let before = |unit: u64, room: u64| (size / unit * unit).saturating_sub(room);
+        let ends = [size, before(8, 24), before(8, 32), before(8, 152), before(128, 128)];
         let ends = if self.data_offset > 0 { &ends[..1] } else { &ends[1..] };
         let mut found: Vec<Hypothesis> = Vec::new();
         for usable in ends.iter().map(|end| room(*end)) {

@@ -231,7 +231,7 @@ impl<'a> Samples<'a> {
         let read = || {
             let mut bytes = Box::new([0; SECTOR]);
             let source = self.sources[device];
-            if at + SECTOR as u64 > source.size() {
+            if at.saturating_add(SECTOR as u64) > source.size() {
                 return None;
             }
             source.read_at(at, &mut bytes[..]).ok().map(|()| bytes)
@@ -242,7 +242,7 @@ impl<'a> Samples<'a> {
     /// So many bytes, for what lies beside something that was found; None if they cannot be read.
     pub(crate) fn bytes(&self, device: usize, at: u64, length: usize) -> Option<Vec<u8>> {
         let source = self.sources[device];
-        if at + length as u64 > source.size() {
+        if at.saturating_add(length as u64) > source.size() {
             return None;
         }
         let mut bytes = vec![0; length];
