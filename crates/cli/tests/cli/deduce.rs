@@ -98,7 +98,25 @@ fn devices_that_tell_nothing_are_told_so() {
     let none = lab.run("deduce m0 m1");
     assert_eq!(none.code, 1, "{none:?}");
     assert!(none.out.contains("nothing was found"), "{none:?}");
-    assert_eq!(lab.run("deduce m0 m0").code, 2);
+}
+
+/// A disk's two names were taken for two disks, and it for a mirror.
+#[test]
+fn one_disk_under_two_names_is_refused() {
+    let lab = Lab::new(&[8, 8]);
+    fs::hard_link(lab.path("m0"), lab.path("other")).unwrap();
+    std::os::unix::fs::symlink("m0", lab.path("link")).unwrap();
+    for (line, names) in [
+        ("deduce m0 m0", "m0 and m0 share"),
+        ("deduce m0 m1 other", "m0 and other share"),
+        ("deduce link m1 m0", "link and m0 share"),
+        ("deduce m0@0+4M m0@2M+4M", "share bytes"),
+    ] {
+        let refused = lab.run(line);
+        assert_eq!(refused.code, 2, "{line}: {refused:?}");
+        assert!(refused.err.contains(names), "{line}: {refused:?}");
+    }
+    assert_eq!(lab.run("deduce m0@0+4M m0@4M+4M").code, 1, "windows beside each other");
 }
 
 #[test]
