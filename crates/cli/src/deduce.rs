@@ -7,6 +7,7 @@ use crate::{options, patience};
 use lapstrake_deduce::{BUDGET, Report, Source, deduce};
 use lapstrake_device::{Member, MemberSpec, overlaps};
 use lapstrake_host::scan::Look;
+use lapstrake_lab::width;
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
@@ -77,11 +78,11 @@ pub fn run(args: &Args) -> Outcome {
     let mut progress = Progress::new();
     let report = deduce(&sources, args.sample, |done, all| progress.tell(done, all));
     progress.end();
-    let told = text::Told { devices: &args.devices, looks: &looks, report: &report };
+    let summary = text::Summary { devices: &args.devices, looks: &looks, report: &report };
     if args.json {
-        outln!("{:#}", told.json());
+        outln!("{:#}", summary.json());
     } else {
-        out!("{}", told.text(args.candidates));
+        out!("{}", width::fitted(&summary.text(args.candidates)));
     }
     Ok(exit(&report))
 }

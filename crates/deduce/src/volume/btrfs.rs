@@ -170,6 +170,17 @@ mod tests {
         assert_eq!(places(&chunks, 4096 + 8192).as_slice(), [0; 0]);
     }
 
+    /// Tree blocks that a chunk's end cuts were read on into another's: all that followed was wrong alike.
+    #[test]
+    fn a_leaf_that_goes_on_in_another_chunk_is_not_believed() {
+        let mut leaf = vec![5; NODE];
+        let sum = !crc32c::forward(!0, &leaf[32..]);
+        leaf[..4].copy_from_slice(&sum.to_le_bytes());
+        assert!(is_whole(&leaf) && !is_whole(&leaf[..NODE / 2]));
+        leaf[NODE / 2..].fill(6);
+        assert!(!is_whole(&leaf));
+    }
+
     #[test]
     fn a_node_that_is_cut_before_its_level_is_none() {
         let mut block = vec![1; 101];
