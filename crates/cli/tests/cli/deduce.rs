@@ -92,6 +92,27 @@ fn a_create_over_an_old_array_is_told_as_what_it_is() {
     assert!(rescue(&lab, &found) == contents, "the contents differ");
 }
 
+/// With one superblock of three left, `scan` cannot serve the array.
+#[test]
+fn superblocks_bear_an_arrangement_out_only_if_each_member_has_one() {
+    let lab = Lab::new(&[]);
+    if raid5(&lab).is_none() {
+        return;
+    }
+    let all = "the superblocks say the same as the contents: lapstrake scan";
+    let told = lab.run("deduce m0 m1 m2 m3").ok();
+    assert!(told.out.contains(all), "{}", told.out);
+    wipe(&lab, &["m0", "m1", "m2"]);
+    let told = lab.run("deduce m0 m1 m2 m3").ok();
+    assert!(!told.out.contains("lapstrake scan"), "{}", told.out);
+    assert!(told.out.contains("the superblocks that are left"), "{}", told.out);
+    let mut command = lab.command(env!("CARGO_BIN_EXE_lapstrake"));
+    let ran = command.env("COLUMNS", "80").args(["deduce", "m0", "m1", "m2", "m3"]).output();
+    let out = String::from_utf8(ran.unwrap().stdout).unwrap();
+    let wide = out.lines().find(|line| line.chars().count() > 80);
+    assert_eq!(wide, None, "{out}");
+}
+
 #[test]
 fn devices_that_tell_nothing_are_told_so() {
     let lab = Lab::new(&[8, 8]);
