@@ -5,8 +5,9 @@ mod text;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::{options, patience};
 use lapstrake_deduce::{BUDGET, Report, Source, deduce};
-use lapstrake_device::{Member, MemberSpec};
+use lapstrake_device::{Member, MemberSpec, overlaps};
 use lapstrake_host::scan::Look;
+use lapstrake_lab::width;
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
@@ -64,23 +65,24 @@ impl Source for Device {
 }
 
 pub fn run(args: &Args) -> Outcome {
-    if let Some(twice) = twice(&args.devices) {
+    let devices = patience::telling(&args.devices, || open(&args.devices))?;
+    if let Some((first, second)) = overlapping(&devices) {
+        let (first, second) = (first.spec(), second.spec());
         return Err(Failure::usage(format!(
-            "{twice}: given twice; nothing was read: name it once"
+            "{first} and {second} share bytes of one file or device; no contents were read: name each member once"
         )));
     }
-    let devices = patience::telling(&args.devices, || open(&args.devices))?;
     let sources: Vec<&dyn Source> = devices.iter().map(|device| device as &dyn Source).collect();
     let looks: Vec<Option<Look>> =
         args.devices.iter().map(|spec| patience::look(spec).ok()).collect();
     let mut progress = Progress::new();
     let report = deduce(&sources, args.sample, |done, all| progress.tell(done, all));
     progress.end();
-    let told = text::Told { devices: &args.devices, looks: &looks, report: &report };
+    let summary = text::Summary { devices: &args.devices, looks: &looks, report: &report };
     if args.json {
-        outln!("{:#}", told.json());
+        outln!("{:#}", summary.json());
     } else {
-        out!("{}", told.text(args.candidates));
+        out!("{}", width::fitted(&summary.text(args.candidates)));
     }
     Ok(exit(&report))
 }
@@ -93,14 +95,12 @@ fn exit(report: &Report) -> Exit {
     }
 }
 
-fn twice(devices: &[MemberSpec]) -> Option<&MemberSpec> {
-    let mut rest = devices.iter();
-    while let Some(device) = rest.next() {
-        if rest.clone().any(|other| other == device) {
-            return Some(device);
-        }
-    }
-    None
+/// Two that share a byte, as one disk under two names does: they would pass for copies of each other.
+fn overlapping(devices: &[Device]) -> Option<(&Member, &Member)> {
+    devices.iter().enumerate().find_map(|(index, Device(second))| {
+        let first = devices[..index].iter().find(|Device(first)| overlaps(first, second))?;
+        Some((&first.0, second))
+    })
 }
 
 /// Opens all, or tells all that cannot be opened.

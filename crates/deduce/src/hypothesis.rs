@@ -152,14 +152,12 @@ impl Hypothesis {
         if self.shape.is_far() {
             return self.with_strides(samples);
         }
-        let usable = |device: &Option<usize>| {
-            let size = device.map_or(samples.min_size(), |device| samples.size(device));
-            Sectors((size - self.data_offset.min(size)) / 512).round_down(self.shape.chunk)
-        };
-        let sizes: Vec<Sectors> = self.order.iter().map(usable).collect();
-        let is_even = sizes.iter().all(|size| *size == sizes[0]);
+        let sizes = self.usable(samples);
+        let least = sizes.iter().min().copied().unwrap_or(Sectors::ZERO);
+        let is_even = sizes.iter().all(|size| *size == least);
         if self.shape.level != Level::Raid0 || is_even {
-            return vec![self];
+            let geometry = self.shape.even(least);
+            return geometry.map(|geometry| Hypothesis { geometry, ..self }).into_iter().collect();
         }
         let with = |layout| {
             let shape = Shape { layout: Layout::Raid0(layout), ..self.shape };
@@ -169,13 +167,47 @@ impl Hypothesis {
         [Raid0Layout::Original, Raid0Layout::Alternate].into_iter().filter_map(with).collect()
     }
 
+    /// How much of each slot's device there is for data; of a missing one as much as of the smallest.
+    fn usable(&self, samples: &Samples<'_>) -> Vec<Sectors> {
+        let of_slot = |device: &Option<usize>| {
+            let size = device.map_or(samples.min_size(), |device| samples.size(device));
+            Sectors(size.saturating_sub(self.data_offset) / 512).round_down(self.shape.chunk)
+        };
+        self.order.iter().map(of_slot).collect()
+    }
+
+    /// Addresses at which a member or zone ends and the next begins, bytes; the array's end is the last.
+    pub(crate) fn edges(&self, samples: &Samples<'_>) -> Vec<u64> {
+        let end = self.geometry.array_sectors().bytes();
+        let slots = (0..self.shape.slots).map(Slot);
+        let mut edges: Vec<u64> = match &self.geometry {
+            Geometry::Linear(linear) => slots
+                .scan(0, |sum, slot| {
+                    *sum += linear.used(slot).bytes();
+                    Some(*sum)
+                })
+                .collect(),
+            Geometry::Raid0(_) => {
+                let sizes = self.usable(samples);
+                let below = |size: &Sectors| sizes.iter().map(|s| s.min(size).bytes()).sum();
+                sizes.iter().map(below).collect()
+            }
+            _ => Vec::new(),
+        };
+        edges.push(end);
+        edges.retain(|edge| *edge <= end);
+        edges.sort_unstable();
+        edges.dedup();
+        edges
+    }
+
     /// By how much of the members superblocks of each version would leave for data.
     fn with_strides(self, samples: &Samples<'_>) -> Vec<Hypothesis> {
         let size = samples.min_size() / 512;
         let room = |end: u64| Sectors(end.saturating_sub(self.data_offset / 512));
         // 1.1 and 1.2; 1.0 without and with room for a bitmap; 0.90.
-        let ends =
-            [size, (size & !7) - 24, (size & !7) - 32, (size & !7) - 152, (size & !127) - 128];
+        let before = |unit: u64, room: u64| (size / unit * unit).saturating_sub(room);
+        let ends = [size, before(8, 24), before(8, 32), before(8, 152), before(128, 128)];
         let ends = if self.data_offset > 0 { &ends[..1] } else { &ends[1..] };
         let mut found: Vec<Hypothesis> = Vec::new();
         for usable in ends.iter().map(|end| room(*end)) {
@@ -187,13 +219,12 @@ impl Hypothesis {
         found
     }
 
-    /// Where probed addresses lie: hypotheses with the same answers give the same array.
-    pub(crate) fn signature(&self, addresses: &[u64]) -> Vec<Vec<(usize, u64)>> {
-        let homes = |address: &u64| {
-            let mut homes: Vec<_> = self.homes(*address).collect();
+    /// Where a byte of the array lies, in order of devices; None behind its end.
+    pub(crate) fn sorted_homes(&self, address: u64) -> Option<Vec<(usize, u64)>> {
+        (address < self.geometry.array_sectors().bytes()).then(|| {
+            let mut homes: Vec<_> = self.homes(address).collect();
             homes.sort_unstable();
             homes
-        };
-        addresses.iter().map(homes).collect()
+        })
     }
 }

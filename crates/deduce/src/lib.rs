@@ -28,7 +28,7 @@ use lapstrake_geometry::{Geometry, Sectors};
 use rank::Judged;
 use sample::Samples;
 
-pub use relation::{Kinship, Relations};
+pub use relation::{Agreement, Relations};
 pub use shape::Shape;
 pub use source::{Source, Unreadable};
 pub use volume::{Volume, VolumeKind};
@@ -121,7 +121,7 @@ pub struct Report {
     /// Volumes that were seen, with how many structures of each.
     pub volumes: Vec<(Volume, usize)>,
     /// What the devices have in common whatever their order.
-    pub kinship: Kinship,
+    pub agreement: Agreement,
     /// What could not be read.
     pub unreadable: Vec<Unreadable>,
     /// How much was read of all devices.
@@ -136,7 +136,7 @@ pub fn deduce(sources: &[&dyn Source], budget: u64, progress: impl FnMut(u64, u6
     Report {
         candidates: candidates.iter().map(|(judged, v)| Candidate::of(judged, v.clone())).collect(),
         volumes: seen.iter().map(|seen| (seen.volume.clone(), seen.groups.len())).collect(),
-        kinship: relation::kinship(&samples),
+        agreement: relation::agreement(&samples),
         unreadable: samples.unreadable,
         bytes_read: samples.bytes_read,
     }

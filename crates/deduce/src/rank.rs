@@ -13,16 +13,16 @@ use crate::volume::{Group, Seen, Volume};
 use crate::vote;
 use lapstrake_geometry::{Level, Sectors};
 
-/// Observations by which shapes are sifted.
-const SIFTED: usize = 160;
-/// Observations by which what remains is judged.
-const JUDGED: usize = 2000;
-/// Hypotheses that remain.
-const REMAIN: usize = 64;
-/// What is no further behind the best while sifting could be better in the end, as a logarithm of odds.
+/// Observations by which the shortlist is made.
+const SHORTLIST_GROUPS: usize = 160;
+/// Observations by which what is on the shortlist is judged.
+const JUDGED_GROUPS: usize = 2000;
+/// Hypotheses on the shortlist.
+const SHORTLIST_MAX: usize = 64;
+/// What is no further behind the best while it is made could be better in the end, as a logarithm of odds.
 const RIVAL: f64 = 12.0;
-/// Rows by which relations are tried, while sifting and in the end.
-const SIFTED_ROWS: usize = 12;
+/// Rows by which relations are tried, while it is made and in the end.
+const SHORTLIST_ROWS: usize = 12;
 const JUDGED_ROWS: usize = 96;
 /// What a structure in the wrong place counts against a hypothesis, as a logarithm of odds.
 const MISPLACED: f64 = 3.0;
@@ -49,6 +49,8 @@ pub(crate) struct Judged {
     pub(crate) start: u64,
     pub(crate) placed: usize,
     pub(crate) structures: usize,
+    /// Each device holds a structure that lies where it has to.
+    is_every_device_placed: bool,
     pub(crate) relations: Relations,
     pub(crate) score: f64,
     pub(crate) probability: f64,
@@ -57,8 +59,8 @@ pub(crate) struct Judged {
     pub(crate) equal: Vec<Hypothesis>,
 }
 
-/// What is asked of every hypothesis.
-struct Jury<'a> {
+/// What was seen of one volume, by which every hypothesis is judged.
+struct Observations<'a> {
     samples: &'a Samples<'a>,
     /// Of the volume that is looked for.
     groups: Vec<&'a Group>,
@@ -71,18 +73,18 @@ fn spread<T: Copy>(all: &[T], most: usize) -> Vec<T> {
     (0..count).map(|index| all[index * all.len() / count]).collect()
 }
 
-impl<'a> Jury<'a> {
-    fn of(samples: &'a Samples<'a>, lead: &'a Seen, around: &[&'a Seen]) -> Self {
-        let groups: Vec<&Group> = lead.groups.iter().collect();
+impl<'a> Observations<'a> {
+    fn of(samples: &'a Samples<'a>, sought: &'a Seen, around: &[&'a Seen]) -> Self {
+        let groups: Vec<&Group> = sought.groups.iter().collect();
         Self {
             samples,
-            groups: spread(&groups, JUDGED),
+            groups: spread(&groups, JUDGED_GROUPS),
             around: around.iter().flat_map(|seen| &seen.groups).collect(),
         }
     }
 
-    fn sifter(&self) -> Self {
-        let groups = spread(&self.groups, SIFTED);
+    fn fewer(&self) -> Self {
+        let groups = spread(&self.groups, SHORTLIST_GROUPS);
         Self { samples: self.samples, groups, around: self.around.clone() }
     }
 
@@ -100,6 +102,7 @@ impl<'a> Jury<'a> {
             of_parity += usize::from(is_misplaced && hypothesis.has_in_parity_only(group));
         }
         let structures = fits.len() - of_parity;
+        let is_every_device_placed = self.places_every_device(&hypothesis, start);
         let count = |fit: Fit| fits.iter().filter(|found| **found == fit).count();
         let (misplaced, lacking) = (count(Fit::Misplaced), count(Fit::CopyLacks));
         let relations = relations(self.samples, &hypothesis, rows);
@@ -111,12 +114,26 @@ impl<'a> Jury<'a> {
             start,
             placed: fits.len() - misplaced,
             structures,
+            is_every_device_placed,
             relations,
             score,
             probability: 0.0,
             is_certain: false,
             equal: Vec::new(),
         }
+    }
+}
+
+impl Observations<'_> {
+    fn places_every_device(&self, hypothesis: &Hypothesis, start: u64) -> bool {
+        let mut is_placed = vec![false; self.samples.devices()];
+        let around = self.around.iter().filter(|_| start > 0).map(|group| (group, 0));
+        for (group, start) in self.groups.iter().map(|group| (group, start)).chain(around) {
+            for home in group.claims.iter().flat_map(|claim| hypothesis.homes(start + claim)) {
+                is_placed[home.0] |= group.places.contains(&home);
+            }
+        }
+        is_placed.into_iter().all(|is_placed| is_placed)
     }
 }
 
@@ -128,18 +145,18 @@ fn ranked(mut judged: Vec<Judged>) -> Vec<Judged> {
 
 /// Hypotheses by a few observations, of which the best remain.
 #[derive(Default)]
-struct Sieve {
+struct Shortlist {
     held: Vec<Judged>,
     /// The best score of what was let go.
     lost: Option<f64>,
 }
 
-impl Sieve {
+impl Shortlist {
     fn shrink(&mut self) {
         self.held = ranked(std::mem::take(&mut self.held));
-        let lost = self.held.get(REMAIN).map(|lost| lost.score);
+        let lost = self.held.get(SHORTLIST_MAX).map(|lost| lost.score);
         self.lost = self.lost.into_iter().chain(lost).reduce(f64::max);
-        self.held.truncate(REMAIN);
+        self.held.truncate(SHORTLIST_MAX);
     }
 
     /// Whether something that comes near to the best was let go: then nothing is sure.
@@ -150,81 +167,122 @@ impl Sieve {
 }
 
 /// What the devices may be, by one volume's observations, best first; and whether too many are alike for all to be judged.
-fn of_volume(samples: &Samples<'_>, lead: &Seen, seen: &[Seen]) -> (Vec<Judged>, bool) {
+fn of_volume(samples: &Samples<'_>, sought: &Seen, seen: &[Seen]) -> (Vec<Judged>, bool) {
     let containers = seen.iter().filter(|other| other.volume.kind.is_container());
-    let around: Vec<&Seen> = containers.filter(|other| other.volume != lead.volume).collect();
+    let around: Vec<&Seen> = containers.filter(|other| other.volume != sought.volume).collect();
     let inner = around.iter().flat_map(|container| container.volume.inner.iter().copied());
     let mut starts: Vec<u64> = std::iter::once(0).chain(inner).collect();
     starts.sort_unstable();
     starts.dedup();
-    let jury = Jury::of(samples, lead, &around);
-    let sifter = jury.sifter();
+    let observations = Observations::of(samples, sought, &around);
+    let fewer = observations.fewer();
     let usable = Sectors(samples.min_size() / 512);
-    let mut sieve = Sieve::default();
+    let mut shortlist = Shortlist::default();
     for shape in Shape::all(samples.devices() as u16) {
         let Some(geometry) = shape.even(usable) else { continue };
         for &start in &starts {
             let devices = samples.devices();
-            let found = vote::hypotheses(&shape, &geometry, &sifter.groups, start, devices);
+            let found = vote::hypotheses(&shape, &geometry, &fewer.groups, start, devices);
             for hypothesis in found.into_iter().flat_map(|found| found.sized(samples)) {
-                sieve.held.push(sifter.judge(hypothesis, start, SIFTED_ROWS));
+                shortlist.held.push(fewer.judge(hypothesis, start, SHORTLIST_ROWS));
             }
         }
-        if sieve.held.len() > 16 * REMAIN {
-            sieve.shrink();
+        if shortlist.held.len() > 16 * SHORTLIST_MAX {
+            shortlist.shrink();
         }
     }
     for &start in starts.iter().filter(|_| samples.devices() > 1) {
-        for hypothesis in linear::hypotheses(samples, &sifter.groups, start) {
-            sieve.held.push(sifter.judge(hypothesis, start, SIFTED_ROWS));
+        for hypothesis in linear::hypotheses(samples, &fewer.groups, start) {
+            shortlist.held.push(fewer.judge(hypothesis, start, SHORTLIST_ROWS));
         }
     }
-    sieve.shrink();
-    let has_lost_rivals = sieve.has_lost_rivals();
-    let remain = sieve.held.into_iter();
-    let judged = remain.map(|held| jury.judge(held.hypothesis, held.start, JUDGED_ROWS));
+    shortlist.shrink();
+    let has_lost_rivals = shortlist.has_lost_rivals();
+    let remain = shortlist.held.into_iter();
+    let judged = remain.map(|held| observations.judge(held.hypothesis, held.start, JUDGED_ROWS));
     let mut judged = ranked(judged.collect());
     let exchanged: Vec<Judged> =
-        judged.iter().take(4).flat_map(|top| exchanges(&jury, top)).collect();
+        judged.iter().take(4).flat_map(|top| exchanges(&observations, top)).collect();
     judged.extend(exchanged);
     (ranked(judged), has_lost_rivals)
 }
 
 /// The same with two slots' devices exchanged: how sure is the order?
-fn exchanges(jury: &Jury<'_>, top: &Judged) -> Vec<Judged> {
+fn exchanges(observations: &Observations<'_>, top: &Judged) -> Vec<Judged> {
     let slots = top.hypothesis.order.len();
     let pairs = (0..slots).flat_map(|a| (a + 1..slots).map(move |b| (a, b)));
     let exchanged = pairs.filter_map(|(a, b)| {
         let mut hypothesis = top.hypothesis.clone();
         hypothesis.order.swap(a, b);
         (hypothesis.order != top.hypothesis.order)
-            .then(|| jury.judge(hypothesis, top.start, JUDGED_ROWS))
+            .then(|| observations.judge(hypothesis, top.start, JUDGED_ROWS))
     });
     exchanged.collect()
 }
 
-/// Addresses at which hypotheses are compared, bytes: many in the first stripes, then ever fewer.
-fn probes(judged: &[Judged]) -> Vec<u64> {
-    let size = |judged: &Judged| judged.hypothesis.geometry.array_sectors().bytes();
-    let end = judged.iter().map(size).min().unwrap_or(0);
+/// Arrays whose ends differ by no more are one in other words: each version of the superblock leaves another rest.
+const ENDS_ALIKE: u64 = 8 << 20;
+
+/// Addresses at which hypotheses are compared, bytes from the volume's start: many in the first stripes, a spread that
+/// thins out to the end of the largest array, and what lies around each end of a member or zone.
+fn probes(samples: &Samples<'_>, judged: &[Judged]) -> Vec<u64> {
     let near = (0..256).map(|index| index * 4096);
-    let far = (0..512).map(|index| (1 << 20) + index * (256 << 10) + (index % 61) * 4096);
-    near.chain(far).filter(|address| *address < end).collect()
+    let first = (0..512).map(|index| (1 << 20) + index * (256 << 10) + (index % 61) * 4096);
+    let far = (27..62u32).flat_map(|power| {
+        (0..32u64).map(move |part| (1 << power) + (part << (power - 5)) + (part * 7 % 61) * 4096)
+    });
+    let around = judged.iter().flat_map(|judged| {
+        let chunk = judged.hypothesis.shape.chunk.bytes().max(4096);
+        let edges = judged.hypothesis.edges(samples).into_iter();
+        let begins = edges.map(|edge| edge.saturating_sub(judged.start));
+        begins.flat_map(move |edge| {
+            std::iter::once(edge.saturating_sub(4096)).chain((0..8).map(move |n| edge + n * chunk))
+        })
+    });
+    let size = |judged: &Judged| judged.hypothesis.geometry.array_sectors().bytes();
+    let end = judged.iter().map(size).max().unwrap_or(0);
+    let mut probes: Vec<u64> = near.chain(first).chain(far).chain(around).collect();
+    probes.retain(|address| *address < end);
+    probes.sort_unstable();
+    probes.dedup();
+    probes
+}
+
+/// Where probed addresses lie under a hypothesis; None behind the array's end.
+struct Signature {
+    end: u64,
+    homes: Vec<Option<Vec<(usize, u64)>>>,
+}
+
+impl Signature {
+    fn of(judged: &Judged, probes: &[u64]) -> Self {
+        // The same file system at another place of the array is the same to its owner.
+        let homes = probes.iter().map(|probe| judged.hypothesis.sorted_homes(probe + judged.start));
+        let end = judged.hypothesis.geometry.array_sectors().bytes();
+        Self { end: end.saturating_sub(judged.start), homes: homes.collect() }
+    }
+
+    /// Whether both give the same array, as far as both of them reach.
+    fn is_same(&self, other: &Self) -> bool {
+        let pairs = || self.homes.iter().zip(&other.homes);
+        self.end.abs_diff(other.end) <= ENDS_ALIKE
+            && pairs().all(|(own, other)| own == other || own.is_none() || other.is_none())
+    }
 }
 
 /// Puts together those that are the same array.
-fn merged(judged: Vec<Judged>) -> Vec<Judged> {
-    let probes = probes(&judged);
-    let mut signatures: Vec<Vec<Vec<(usize, u64)>>> = Vec::new();
+fn merged(samples: &Samples<'_>, judged: Vec<Judged>) -> Vec<Judged> {
+    let probes = probes(samples, &judged);
+    let mut signatures: Vec<Signature> = Vec::new();
     let mut distinct: Vec<Judged> = Vec::new();
     for judged in judged {
-        // The same file system at another place of the array is the same to its owner.
-        let shifted: Vec<u64> = probes.iter().map(|probe| probe + judged.start).collect();
-        let signature = judged.hypothesis.signature(&shifted);
-        match signatures.iter().position(|known| *known == signature) {
+        let signature = Signature::of(&judged, &probes);
+        match signatures.iter().position(|known| known.is_same(&signature)) {
             Some(at) => {
                 let known = &mut distinct[at];
-                if !known.equal.iter().any(|h| h.order == judged.hypothesis.order) {
+                let own = &judged.hypothesis;
+                let is_known = |h: &Hypothesis| (h.shape, &h.order) == (own.shape, &own.order);
+                if !is_known(&known.hypothesis) && !known.equal.iter().any(is_known) {
                     known.equal.push(judged.hypothesis);
                 }
             }
@@ -238,56 +296,61 @@ fn merged(judged: Vec<Judged>) -> Vec<Judged> {
 }
 
 /// Turns scores into probabilities, of which `share` is given out.
-fn weigh(judged: &mut [Judged], share: f64) {
+fn weigh(judged: &mut [Judged], volume: &Volume, share: f64) {
     let top = judged.iter().map(|judged| judged.score).fold(f64::NEG_INFINITY, f64::max);
     let odds = |judged: &Judged| (judged.score - top).exp();
     let sum: f64 = judged.iter().map(odds).sum();
     for judged in judged {
         judged.probability = (odds(judged) / sum * share).min(PROBABILITY_MAX);
-        judged.is_certain = judged.probability >= CERTAIN && is_founded(judged);
+        judged.is_certain = judged.probability >= CERTAIN && is_founded(judged, volume);
     }
 }
 
 /// Whether so much speaks for it that the true array can hardly be another kind of thing.
-fn is_founded(judged: &Judged) -> bool {
+fn is_founded(judged: &Judged, volume: &Volume) -> bool {
     let is_enough = judged.placed >= STRUCTURES_MIN || judged.relations.held >= 32;
     let is_usual = offset_prior(judged.hypothesis.data_offset) >= OFFSET_PRIOR_MIN;
     // The parity disk of a RAID4 passes for a data disk that is missing: over zeros P is a copy, and as checksums are
     // linear, over three inodes it is an inode.
-    let is_checked = judged.hypothesis.shape.level != Level::Raid0;
+    let level = judged.hypothesis.shape.level;
+    let is_checked = level != Level::Raid0;
+    // Nothing else tells where in a linear array a member lies, or whether it is one.
+    let is_linked = level != Level::Linear || judged.is_every_device_placed;
+    // Where the array is too small for the volume, a member was not given, or it is another array.
+    let size = judged.hypothesis.geometry.array_sectors().bytes();
+    let has_all = judged.start.saturating_add(volume.bytes) <= size;
+    let is_array = is_checked && is_linked && has_all;
     let Relations { held, failed, .. } = judged.relations;
     let do_agree = failed * 100 <= FAILED_PERCENT * (held + failed);
-    is_enough
-        && is_usual
-        && is_checked
-        && do_agree
-        && judged.placed * 100 >= judged.structures * PLACED_PERCENT
+    let is_placed = judged.placed * 100 >= judged.structures * PLACED_PERCENT;
+    is_enough && is_usual && is_array && do_agree && is_placed
 }
 
 /// Candidates by what file systems and other volumes tell, with the volume of each; best first.
 pub(crate) fn by_volumes(samples: &Samples<'_>, seen: &[Seen]) -> Vec<(Judged, Volume)> {
     let is_content = |seen: &&Seen| !seen.volume.kind.is_container();
-    let mut leads: Vec<&Seen> = seen.iter().filter(is_content).take(2).collect();
-    if leads.is_empty() {
-        leads = seen.iter().take(1).collect();
+    let mut volumes: Vec<&Seen> = seen.iter().filter(is_content).take(2).collect();
+    if volumes.is_empty() {
+        volumes = seen.iter().take(1).collect();
     }
     // A few remains of an older file system are no rival; as many as could be sure are: a young one holds little.
-    let most = leads.first().map_or(0, |lead| lead.groups.len());
-    leads.retain(|lead| lead.groups.len() * 5 >= most || lead.groups.len() >= STRUCTURES_MIN);
+    let most = volumes.first().map_or(0, |sought| sought.groups.len());
+    let is_rival = |count: usize| count * 5 >= most || count >= STRUCTURES_MIN;
+    volumes.retain(|sought| is_rival(sought.groups.len()));
     let mut has_lost_rivals = false;
     let mut found: Vec<(&Seen, Vec<Judged>)> = Vec::new();
-    for lead in leads {
-        let (judged, has_lost) = of_volume(samples, lead, seen);
+    for sought in volumes {
+        let (judged, has_lost) = of_volume(samples, sought, seen);
         has_lost_rivals |= has_lost;
-        found.push((lead, merged(judged)));
+        found.push((sought, merged(samples, judged)));
     }
     let strength = |judged: &[Judged]| judged.first().map_or(0, |judged| judged.placed) as f64;
     let sum: f64 = found.iter().map(|(_, judged)| strength(judged)).sum();
     let mut all = Vec::new();
-    for (lead, mut judged) in found {
+    for (sought, mut judged) in found {
         let share = strength(&judged) / f64::max(sum, 1.0);
-        weigh(&mut judged, share);
-        all.extend(judged.into_iter().map(|judged| (judged, lead.volume.clone())));
+        weigh(&mut judged, &sought.volume, share);
+        all.extend(judged.into_iter().map(|judged| (judged, sought.volume.clone())));
     }
     all.sort_by(|(a, _), (b, _)| b.probability.total_cmp(&a.probability));
     agree(&mut all);
@@ -299,13 +362,13 @@ pub(crate) fn by_volumes(samples: &Samples<'_>, seen: &[Seen]) -> Vec<(Judged, V
 
 /// Two volumes that lead to one array speak for it together.
 fn agree(all: &mut Vec<(Judged, Volume)>) {
-    let Some(((top, _), rest)) = all.split_first_mut() else { return };
+    let Some(((top, volume), rest)) = all.split_first_mut() else { return };
     let is_same = |other: &Judged| {
         let (own, other) = (&top.hypothesis, &other.hypothesis);
         (own.shape, own.data_offset, &own.order) == (other.shape, other.data_offset, &other.order)
     };
     let Some(at) = rest.iter().position(|(other, _)| is_same(other)) else { return };
     top.probability = (top.probability + rest[at].0.probability).min(PROBABILITY_MAX);
-    top.is_certain = top.probability >= CERTAIN && is_founded(top);
+    top.is_certain = top.probability >= CERTAIN && is_founded(top, volume);
     all.remove(at + 1);
 }

@@ -18,9 +18,9 @@ pub struct Relations {
     /// They do not.
     pub failed: u32,
     /// Rows that lack one sector, so that nothing can be checked, unless that one is zero.
-    pub open: u32,
+    pub unchecked: u32,
     /// Of these: the others' exclusive or is zero, so that the missing one is.
-    pub closed: u32,
+    pub unchecked_zero: u32,
 }
 
 impl Relations {
@@ -35,11 +35,12 @@ impl Relations {
         // An array that is in sync everywhere, or one of which some parts never were.
         let checked = 3.0 * held + f64::max(-4.6 * failed, -3.0 - 0.7 * failed);
         // A missing member that is zero nowhere is unlikely, but a full one is possible.
-        let open = -f64::from(self.open.min(3) + 1).ln();
+        let unchecked = -f64::from(self.unchecked.min(3) + 1).ln();
         // A few are texts that repeat themselves.
-        let is_some = self.closed * 5 >= self.open;
-        let closed = if is_some { f64::min(3.0 * f64::from(self.closed), 15.0) } else { 0.0 };
-        checked + closed + open
+        let is_some = self.unchecked_zero * 5 >= self.unchecked;
+        let unchecked_zero =
+            if is_some { f64::min(3.0 * f64::from(self.unchecked_zero), 15.0) } else { 0.0 };
+        checked + unchecked_zero + unchecked
     }
 
     /// Per cent that hold.
@@ -73,7 +74,7 @@ pub(crate) fn relations(samples: &Samples<'_>, hypothesis: &Hypothesis, most: us
 
 /// What the devices have in common whatever the order: of so many rows in which at least two of them hold something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Kinship {
+pub struct Agreement {
     /// Rows that could be read of all devices.
     pub rows: u32,
     /// All devices hold the same.
@@ -85,8 +86,8 @@ pub struct Kinship {
 }
 
 /// Counts it.
-pub(crate) fn kinship(samples: &Samples<'_>) -> Kinship {
-    let mut found = Kinship::default();
+pub(crate) fn agreement(samples: &Samples<'_>) -> Agreement {
+    let mut found = Agreement::default();
     for row in &samples.rows {
         let sectors: Option<Vec<&Bytes>> = row.sectors.iter().map(|s| s.as_deref()).collect();
         let Some(sectors) = sectors else { continue };
@@ -178,9 +179,9 @@ impl Stripe<'_> {
     fn check(&self, has_q: bool, rich: usize, found: &mut Relations) {
         let lost = self.data.iter().filter(|(_, bytes)| bytes.is_none()).count();
         // Two equal sectors beside zeros are common in any file system.
-        let open = u32::from(rich >= 3);
+        let unchecked = u32::from(rich >= 3);
         if lost > 1 || lost == 1 && self.p.is_none() {
-            found.open += open;
+            found.unchecked += unchecked;
             return;
         }
         // The exclusive or of P and all data: zero, or the one that is not there.
@@ -193,8 +194,8 @@ impl Stripe<'_> {
                 (0, _) => found.count(*rest == [0; 512]),
                 (_, true) => {}
                 (_, false) => {
-                    found.open += open;
-                    found.closed += if *rest == [0; 512] { open } else { 0 };
+                    found.unchecked += unchecked;
+                    found.unchecked_zero += if *rest == [0; 512] { unchecked } else { 0 };
                 }
             }
         }

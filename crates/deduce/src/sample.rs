@@ -1,8 +1,8 @@
 //! What is read of the devices: windows at the same places on all of them, spread over what is not a hole.
 //!
 //! Of a window's blocks those are kept in which a file system may tell its own place (as [`Filter`] says), and
-//! some rows: sectors at one place of all devices, for what parity and copies say. All else is forgotten at once, so
-//! memory is bounded whatever the size of the devices.
+//! some rows: sectors at one place of all devices, for what parity and copies say. All else is forgotten at once:
+//! memory grows with the budget, by some 24 bytes for each block of it, and not with the size of the devices.
 
 use crate::crc32c;
 use crate::source::{Source, Unreadable};
@@ -21,12 +21,14 @@ const HEAD_WINDOWS: usize = 512;
 /// And the last ones, where copies and a GPT's end lie.
 const TAIL_WINDOWS: usize = 32;
 const KEPT_MAX: usize = 60_000;
+/// Rare blocks of each device, of either length: what repeats them without end hides nothing else, and takes no more.
+const RARE_MAX: usize = 4096;
 const ROWS_MAX: usize = 256;
 const SECTOR: usize = 512;
 
 /// How a block is to be kept.
 pub(crate) struct Interest {
-    /// All of its kind are wanted.
+    /// All of its kind are wanted, up to `RARE_MAX`.
     pub(crate) is_rare: bool,
     /// With what follows it.
     pub(crate) is_long: bool,
@@ -64,31 +66,38 @@ pub(crate) struct Samples<'a> {
     pub(crate) bytes_read: u64,
     /// Where each device's first byte other than zero was seen.
     pub(crate) first_data: Vec<Option<u64>>,
+    /// Rare blocks that may still be kept, of each device: short ones, long ones.
+    rare_left: Vec<[usize; 2]>,
     cache: RefCell<HashMap<(usize, u64), Option<Sector>>>,
 }
 
-/// Which windows are read: starts, ascending. `budget` is in bytes of each device.
-fn plan(sources: &[&dyn Source], budget: u64) -> Vec<u64> {
-    let mut windows = Vec::new();
+/// Starts of windows in which one of the devices may hold something, ascending.
+fn windows(sources: &[&dyn Source]) -> impl Iterator<Item = u64> {
     let mut at = 0;
-    let next = |at: u64| sources.iter().filter_map(|source| source.next_data(at)).min();
-    while let Some(data) = next(at) {
+    std::iter::from_fn(move || {
+        let data = sources.iter().filter_map(|source| source.next_data(at)).min()?;
         let start = data.max(at) / WINDOW * WINDOW;
-        windows.push(start);
         at = start + WINDOW;
-    }
+        Some(start)
+    })
+}
+
+/// Which windows are read: starts, ascending. `budget` is in bytes of each device. They are counted first, so that no
+/// list is longer than the budget has windows.
+fn plan(sources: &[&dyn Source], budget: u64) -> Vec<u64> {
     let most = (budget / WINDOW).max(1) as usize;
-    if windows.len() <= most {
-        return windows;
+    let count = windows(sources).count();
+    if count <= most {
+        return windows(sources).collect();
     }
     let head = HEAD_WINDOWS.min(most / 2);
     let tail = TAIL_WINDOWS.min(most / 8);
-    let middle = &windows[head..windows.len() - tail];
-    let spread = most - head - tail;
-    let picked =
-        (0..spread).map(|i| middle[(i as u128 * middle.len() as u128 / spread as u128) as usize]);
-    let ends = windows[windows.len() - tail..].iter().copied();
-    windows[..head].iter().copied().chain(picked).chain(ends).collect()
+    let (spread, middle) = (most - head - tail, count - head - tail);
+    let picked = |index: usize| head + (index as u128 * middle as u128 / spread as u128) as usize;
+    let wanted = (0..head).chain((0..spread).map(picked)).chain(count - tail..count);
+    let mut wanted = wanted.peekable();
+    let numbered = windows(sources).enumerate();
+    numbered.filter(|(index, _)| wanted.next_if_eq(index).is_some()).map(|(_, at)| at).collect()
 }
 
 /// Whether it holds anything but one byte over and over.
@@ -114,6 +123,7 @@ impl<'a> Samples<'a> {
             unreadable: Vec::new(),
             bytes_read: 0,
             first_data: vec![None; sources.len()],
+            rare_left: vec![[RARE_MAX; 2]; sources.len()],
             cache: RefCell::new(HashMap::new()),
         };
         let devices = sources.len();
@@ -169,12 +179,14 @@ impl<'a> Samples<'a> {
             self.sums.push((device, at, crc32c::forward(!0, block)));
             let Some(interest) = (self.filter)(block) else { continue };
             // Superblocks and the like are few, and all are wanted.
-            if !interest.is_rare {
-                if left == 0 {
-                    continue;
-                }
-                left -= 1;
+            let left = match interest.is_rare {
+                true => &mut self.rare_left[device][usize::from(interest.is_long)],
+                false => &mut left,
+            };
+            if *left == 0 {
+                continue;
             }
+            *left -= 1;
             let from = index * BLOCK;
             let length = if interest.is_long { NODE } else { BLOCK };
             let bytes = bytes[from..(from + length).min(bytes.len())].into();
@@ -231,7 +243,7 @@ impl<'a> Samples<'a> {
         let read = || {
             let mut bytes = Box::new([0; SECTOR]);
             let source = self.sources[device];
-            if at + SECTOR as u64 > source.size() {
+            if at.saturating_add(SECTOR as u64) > source.size() {
                 return None;
             }
             source.read_at(at, &mut bytes[..]).ok().map(|()| bytes)
@@ -242,7 +254,7 @@ impl<'a> Samples<'a> {
     /// So many bytes, for what lies beside something that was found; None if they cannot be read.
     pub(crate) fn bytes(&self, device: usize, at: u64, length: usize) -> Option<Vec<u8>> {
         let source = self.sources[device];
-        if at + length as u64 > source.size() {
+        if at.saturating_add(length as u64) > source.size() {
             return None;
         }
         let mut bytes = vec![0; length];
@@ -286,5 +298,14 @@ mod tests {
         assert_eq!(windows.len(), 4096);
         assert_eq!((windows[1], windows[4095]), (WINDOW, (1 << 40) - WINDOW));
         assert!(windows.is_sorted());
+    }
+
+    #[test]
+    fn rare_blocks_without_end_are_not_all_kept() {
+        let one = Holes(64 << 20, vec![(0, 64 << 20)]);
+        let sources: [&dyn Source; 1] = [&one];
+        let rare = |_: &[u8]| Some(Interest { is_rare: true, is_long: false });
+        let samples = Samples::read(&sources, u64::MAX, rare, |_, _| {});
+        assert_eq!(samples.kept.len(), RARE_MAX);
     }
 }

@@ -120,6 +120,9 @@ pub(crate) struct Seen {
     pub(crate) groups: Vec<Group>,
 }
 
+/// No volume has so many bytes: what says so is not believed, and sums of two such numbers fit into 64 bits.
+const BYTES_MAX: u64 = 1 << 62;
+
 const RARE: Interest = Interest { is_rare: true, is_long: false };
 const COMMON: Interest = Interest { is_rare: false, is_long: false };
 
@@ -141,10 +144,15 @@ pub(crate) fn is_of_interest(block: &[u8]) -> Option<Interest> {
     is_common.then_some(COMMON)
 }
 
-/// Findings of a volume by what they say.
-pub(crate) fn grouped(volume: Volume, findings: Vec<Finding>) -> Seen {
+/// Findings of a volume by what they say, without places that no volume has.
+pub(crate) fn grouped(mut volume: Volume, findings: Vec<Finding>) -> Seen {
+    volume.inner.retain(|start| *start < BYTES_MAX);
     let mut by_claim: HashMap<(Structure, Claims), Vec<(usize, u64)>> = HashMap::new();
-    for Finding { device, at, structure, claims } in findings {
+    for Finding { device, at, structure, mut claims } in findings {
+        claims.retain(|claim| *claim < BYTES_MAX);
+        if claims.is_empty() {
+            continue;
+        }
         let places = by_claim.entry((structure, claims)).or_default();
         if !places.contains(&(device, at)) {
             places.push((device, at));

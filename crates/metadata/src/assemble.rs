@@ -50,6 +50,7 @@ mod judge;
 mod table;
 mod text;
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -283,7 +284,7 @@ pub enum Refusal {
         /// The candidate.
         id: usize,
         /// Why it is left.
-        reason: Reason,
+        reason: Box<Reason>,
         /// Events that it has seen.
         events: u64,
         /// The freshest.

@@ -1,7 +1,7 @@
 //! What was found out, in words and as JSON, and the commands that try it.
 
 use crate::text;
-use lapstrake_deduce::{Arrangement, Candidate, Kinship, Report, Shape};
+use lapstrake_deduce::{Agreement, Arrangement, Candidate, Report, Shape};
 use lapstrake_device::{MemberSpec, quoted_path};
 use lapstrake_geometry::{Layout, Level, Sectors};
 use lapstrake_host::scan::Look;
@@ -9,7 +9,7 @@ use lapstrake_metadata::{Role, Superblock};
 use serde_json::{Value, json};
 
 /// What is told, of which devices.
-pub struct Told<'a> {
+pub struct Summary<'a> {
     pub devices: &'a [MemberSpec],
     /// Of each device, if it can be looked at.
     pub looks: &'a [Option<Look>],
@@ -27,7 +27,7 @@ fn shape(shape: &Shape) -> String {
     words + &format!(", {} members", shape.slots)
 }
 
-impl Told<'_> {
+impl Summary<'_> {
     pub fn text(&self, most: usize) -> String {
         let mut out = self.seen();
         out += &self.superblocks();
@@ -59,13 +59,13 @@ impl Told<'_> {
                 "seen: {kind} {id}{size}, {structures} structures that tell their place\n"
             );
         }
-        out += &kinship(report.kinship, self.devices.len());
+        out += &agreement(report.agreement, self.devices.len());
         for unread in report.unreadable.iter().take(8) {
             let (device, range) = (&self.devices[unread.device], &unread.range);
             let bytes = range.end - range.start;
             out += &format!(
-                "{device}: {bytes} bytes at byte {} cannot be read: {}; image the disk with ddrescue before anything \
-                 else\n",
+                "{device}: a read of {bytes} bytes at byte {} failed: {}; what lies there counts for nothing; image the \
+                 disk with ddrescue before anything else\n",
                 range.start, unread.reason
             );
         }
@@ -184,6 +184,23 @@ impl Told<'_> {
         out
     }
 
+    /// What follows where no superblock contradicts the arrangement: `scan` serves it if each member has one.
+    fn confirmed(&self, first: &Candidate) -> &'static str {
+        let given = first.arrangement.order.iter().flatten();
+        let has_all = given.clone().count() == self.devices.len()
+            && given.clone().all(|device| self.superblock(*device).is_some());
+        match (first.is_certain, has_all) {
+            (true, true) => {
+                "\nthe superblocks say the same as the contents: lapstrake scan tells how to serve the array as it is\n"
+            }
+            (true, false) => {
+                "\nthe superblocks that are left say the same as the contents; the members without one need the commands \
+                 above\n"
+            }
+            (false, _) => "",
+        }
+    }
+
     fn advice(&self) -> String {
         let Some(first) = self.report.candidates.first() else {
             return "nothing was found that tells how these devices were laid out: a whole disk may have to be given as \
@@ -193,8 +210,7 @@ impl Told<'_> {
         let mut out = String::new();
         match self.contradictions(first) {
             Some(ways) if ways.is_empty() => {
-                out += "\nthe superblocks say the same as the contents: lapstrake scan tells how to serve the array as \
-                        it is\n";
+                out += self.confirmed(first);
             }
             Some(ways) if first.is_certain => {
                 out += &format!(
@@ -274,11 +290,11 @@ impl Told<'_> {
         });
         json!({
             "bytes_read": report.bytes_read,
-            "kinship": {
-                "rows": report.kinship.rows,
-                "equal": report.kinship.equal,
-                "zero": report.kinship.zero,
-                "zero_but_one": report.kinship.but_one,
+            "agreement": {
+                "rows": report.agreement.rows,
+                "equal": report.agreement.equal,
+                "zero": report.agreement.zero,
+                "zero_but_one": report.agreement.but_one,
             },
             "volumes": volumes.collect::<Vec<_>>(),
             "unreadable": unreadable.collect::<Vec<_>>(),
@@ -288,8 +304,8 @@ impl Told<'_> {
 }
 
 /// What the devices have in common, as far as it tells a level.
-fn kinship(found: Kinship, devices: usize) -> String {
-    let Kinship { rows, equal, zero, but_one } = found;
+fn agreement(found: Agreement, devices: usize) -> String {
+    let Agreement { rows, equal, zero, but_one } = found;
     let is_most = |count: u32| rows >= 8 && u64::from(count) * 10 >= u64::from(rows) * 9;
     let (count, what) = match () {
         () if devices < 2 => return String::new(),

@@ -136,13 +136,52 @@ fn two_file_systems_that_want_two_arrays_are_both_told_and_neither_is_sure() {
     }
 }
 
+/// With one superblock of three left, `scan` cannot serve the array.
+#[test]
+fn superblocks_bear_an_arrangement_out_only_if_each_member_has_one() {
+    let lab = Lab::new(&[]);
+    if raid5(&lab).is_none() {
+        return;
+    }
+    let all = "the superblocks say the same as the contents: lapstrake scan";
+    let told = lab.run("deduce m0 m1 m2 m3").ok();
+    assert!(told.out.contains(all), "{}", told.out);
+    wipe(&lab, &["m0", "m1", "m2"]);
+    let told = lab.run("deduce m0 m1 m2 m3").ok();
+    assert!(!told.out.contains("lapstrake scan"), "{}", told.out);
+    assert!(told.out.contains("the superblocks that are left"), "{}", told.out);
+    let mut command = lab.command(env!("CARGO_BIN_EXE_lapstrake"));
+    let ran = command.env("COLUMNS", "80").args(["deduce", "m0", "m1", "m2", "m3"]).output();
+    let out = String::from_utf8(ran.unwrap().stdout).unwrap();
+    let wide = out.lines().find(|line| line.chars().count() > 80);
+    assert_eq!(wide, None, "{out}");
+}
+
 #[test]
 fn devices_that_tell_nothing_are_told_so() {
     let lab = Lab::new(&[8, 8]);
     let none = lab.run("deduce m0 m1");
     assert_eq!(none.code, 1, "{none:?}");
     assert!(none.out.contains("nothing was found"), "{none:?}");
-    assert_eq!(lab.run("deduce m0 m0").code, 2);
+}
+
+/// A disk's two names were taken for two disks, and it for a mirror.
+#[test]
+fn one_disk_under_two_names_is_refused() {
+    let lab = Lab::new(&[8, 8]);
+    fs::hard_link(lab.path("m0"), lab.path("other")).unwrap();
+    std::os::unix::fs::symlink("m0", lab.path("link")).unwrap();
+    for (line, names) in [
+        ("deduce m0 m0", "m0 and m0 share"),
+        ("deduce m0 m1 other", "m0 and other share"),
+        ("deduce link m1 m0", "link and m0 share"),
+        ("deduce m0@0+4M m0@2M+4M", "share bytes"),
+    ] {
+        let refused = lab.run(line);
+        assert_eq!(refused.code, 2, "{line}: {refused:?}");
+        assert!(refused.err.contains(names), "{line}: {refused:?}");
+    }
+    assert_eq!(lab.run("deduce m0@0+4M m0@4M+4M").code, 1, "windows beside each other");
 }
 
 #[test]

@@ -33,15 +33,19 @@ pub(super) fn is_node(block: &[u8]) -> bool {
     let address = le64(block, 48);
     let is_flags = block.get(63) == Some(&1) && le64(block, 56) & 0x00ff_ffff_ffff_fffc == 0;
     let is_id = id(block, 32) != [0; 16] && id(block, 64) != [0; 16];
-    is_flags && is_id && address != 0 && address.is_multiple_of(4096) && block[100] < 8
+    is_flags
+        && is_id
+        && address != 0
+        && address.is_multiple_of(4096)
+        && block.get(100).is_some_and(|level| *level < 8)
 }
 
 pub(super) fn is_chunk_leaf(block: &[u8]) -> bool {
-    is_node(block) && le64(block, 88) == CHUNK_TREE && block[100] == 0
+    is_node(block) && le64(block, 88) == CHUNK_TREE && block.get(100) == Some(&0)
 }
 
 pub(super) fn is_sum_leaf(block: &[u8]) -> bool {
-    is_node(block) && le64(block, 88) == SUM_TREE && block[100] == 0
+    is_node(block) && le64(block, 88) == SUM_TREE && block.get(100) == Some(&0)
 }
 
 /// Whether a leaf is whole: where a chunk ends in it, what follows is of another node, and would tell lies.
@@ -109,7 +113,7 @@ fn places(chunks: &Chunks, address: u64) -> Claims {
     };
     let inside = address - start;
     let is_inside = inside < *length;
-    copies.iter().filter(|_| is_inside).map(|copy| copy + inside).collect()
+    copies.iter().filter(|_| is_inside).map(|copy| copy.saturating_add(inside)).collect()
 }
 
 pub(super) fn find(samples: &Samples<'_>) -> Vec<Seen> {
@@ -153,4 +157,34 @@ pub(super) fn find(samples: &Samples<'_>) -> Vec<Seen> {
         grouped(volume, findings)
     });
     seen.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_at_the_end_of_all_addresses_does_not_wrap() {
+        let chunks: Chunks = [(4096, (8192, vec![u64::MAX - 1, 100]))].into();
+        assert_eq!(places(&chunks, 8192).as_slice(), [u64::MAX, 4196]);
+        assert_eq!(places(&chunks, 4096 + 8192).as_slice(), [0; 0]);
+    }
+
+    /// Tree blocks that a chunk's end cuts were read on into another's: all that followed was wrong alike.
+    #[test]
+    fn a_leaf_that_goes_on_in_another_chunk_is_not_believed() {
+        let mut leaf = vec![5; NODE];
+        let sum = !crc32c::forward(!0, &leaf[32..]);
+        leaf[..4].copy_from_slice(&sum.to_le_bytes());
+        assert!(is_whole(&leaf) && !is_whole(&leaf[..NODE / 2]));
+        leaf[NODE / 2..].fill(6);
+        assert!(!is_whole(&leaf));
+    }
+
+    #[test]
+    fn a_node_that_is_cut_before_its_level_is_none() {
+        let mut block = vec![1; 101];
+        block[48..64].copy_from_slice(&[0, 16, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1]);
+        assert!(is_node(&block) && !is_node(&block[..100]));
+    }
 }

@@ -8,11 +8,11 @@
 
 mod links;
 
-use super::{Finding, Seen, Structure, Volume, VolumeKind, finding, grouped, one};
+use super::{BYTES_MAX, Finding, Seen, Structure, Volume, VolumeKind, finding, grouped, one};
 use crate::bytes::{has, id, le16, le32};
 use crate::crc32c;
 use crate::sample::{BLOCK, Kept, Samples};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Where a superblock may lie in a block of 4 KiB: the first one lies 1 KiB into the volume.
 const SUPERBLOCK_PLACES: [usize; 2] = [0, 1024];
@@ -74,7 +74,9 @@ impl Superblock {
             && found.group_inodes > 0
             && found.first_block == u64::from(log == 0)
             && found.group * found.group_blocks < found.blocks
+            && (128..=block.min(BLOCK as u64)).contains(&found.inode_bytes)
             && found.inode_bytes.is_power_of_two()
+            && found.blocks.checked_mul(block).is_some_and(|bytes| bytes < BYTES_MAX)
             && !found.has_checksums | (crc32c::forward(!0, &sb[..0x3fc]) == le32(sb, 0x3fc));
         is_sound.then_some(found)
     }
@@ -206,7 +208,7 @@ fn inode_place(sb: &Superblock, tables: &Tables, number: u32) -> Option<u64> {
 /// The first block of what an inode holds.
 fn first_block(inode: &[u8]) -> Option<u64> {
     const EXTENTS: u32 = 0x8_0000;
-    let map = &inode[40..100];
+    let map = inode.get(40..100)?;
     if le32(inode, 32) & EXTENTS == 0 {
         return Some(le32(map, 0).into()).filter(|block| *block > 0);
     }
@@ -216,7 +218,7 @@ fn first_block(inode: &[u8]) -> Option<u64> {
 }
 
 pub(super) fn find(samples: &Samples<'_>) -> Vec<Seen> {
-    let mut by_id: HashMap<[u8; 16], (Superblock, Tables, Vec<Finding>)> = HashMap::new();
+    let mut by_id: BTreeMap<[u8; 16], (Superblock, Tables, Vec<Finding>)> = BTreeMap::new();
     for (kept, from, sb) in superblocks(&samples.kept) {
         let known = by_id.entry(sb.uuid).or_insert_with(|| (sb.clone(), Tables::new(), Vec::new()));
         known.2.push(finding(kept, from, Structure::Superblock, one(sb.place())));
@@ -285,9 +287,90 @@ fn blocks_of(
         for (index, part) in kept.bytes.chunks_exact(1024).enumerate() {
             let Some(number) = directory(part) else { continue };
             for block in directories.get(&number).into_iter().flatten() {
-                let claim = one(block * sb.block);
+                let claim = one(block.saturating_mul(sb.block));
                 findings.push(finding(kept, index as u64 * 1024, Structure::Directory, claim));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::volume;
+
+    /// A superblock without checksums at the first KiB of 16 KiB, and all 4 KiB behind it full of inodes of directories.
+    fn device(inode_bytes: u16, change: impl Fn(&mut [u8])) -> Vec<u8> {
+        let mut bytes = vec![0; 16 << 10];
+        let sb = &mut bytes[1024..2048];
+        let mut put = |at: usize, field: &[u8]| sb[at..at + field.len()].copy_from_slice(field);
+        put(0, &4096u32.to_le_bytes());
+        put(4, &4096u32.to_le_bytes());
+        put(0x18, &2u32.to_le_bytes());
+        put(0x20, &4096u32.to_le_bytes());
+        put(0x28, &4096u32.to_le_bytes());
+        put(0x38, &[0x53, 0xef]);
+        put(0x4c, &1u32.to_le_bytes());
+        put(0x58, &inode_bytes.to_le_bytes());
+        put(0x68, &[7; 16]);
+        change(sb);
+        for inode in bytes[4096..8192].chunks_exact_mut(usize::from(inode_bytes).max(32)) {
+            inode[..2].copy_from_slice(&0x41edu16.to_le_bytes());
+            inode[4..8].copy_from_slice(&4096u32.to_le_bytes());
+            inode[26] = 2;
+            if let Some(first) = inode.get_mut(40) {
+                *first = 3;
+            }
+        }
+        bytes
+    }
+
+    fn seen(bytes: Vec<u8>) -> Vec<Seen> {
+        let sources: [&dyn crate::Source; 1] = [&bytes];
+        volume::find(&Samples::read(&sources, u64::MAX, volume::is_of_interest, |_, _| {}))
+    }
+
+    #[test]
+    fn a_superblock_with_inodes_of_an_impossible_size_is_none() {
+        for inode_bytes in [0, 1, 32, 64, 8192, 1 << 15] {
+            assert_eq!(seen(device(inode_bytes, |_| ())).len(), 0, "{inode_bytes}");
+        }
+        for inode_bytes in [128, 256, 4096] {
+            assert_eq!(seen(device(inode_bytes, |_| ())).len(), 1, "{inode_bytes}");
+        }
+    }
+
+    #[test]
+    fn a_superblock_that_tells_more_bytes_than_there_can_be_is_none() {
+        let is_wide = |sb: &mut [u8]| sb[0x60] = WIDE as u8;
+        assert_eq!(seen(device(256, is_wide)).len(), 1);
+        let is_huge = |sb: &mut [u8]| {
+            is_wide(sb);
+            sb[0x150..0x154].fill(0xff);
+        };
+        assert_eq!(seen(device(256, is_huge)).len(), 0);
+    }
+
+    #[test]
+    fn the_last_inode_numbers_have_none_behind_them() {
+        let mut bytes = device(128, |sb| sb[..4].fill(0xff));
+        let directory = &mut bytes[12 << 10..][..32];
+        directory[..4].copy_from_slice(&(u32::MAX - 30).to_le_bytes());
+        directory[4..8].copy_from_slice(&[12, 0, 1, 2]);
+        directory[8] = b'.';
+        directory[18] = 2;
+        directory[20..22].copy_from_slice(b"..");
+        // Under this group's size the number is near the block that the inodes tell.
+        bytes[1024 + 0x28..1024 + 0x2c].fill(0xff);
+        assert_eq!(seen(bytes).len(), 1);
+    }
+
+    /// By hash the order of volumes with equally many structures changed from run to run.
+    #[test]
+    fn volumes_are_told_in_order_of_their_uuids() {
+        let volume = |id: u8| device(256, |sb| sb[0x68..0x78].fill(id));
+        let bytes: Vec<u8> = (1..=12).rev().flat_map(volume).collect();
+        let ids: Vec<u8> = seen(bytes).iter().map(|seen| seen.volume.id[0]).collect();
+        assert_eq!(ids, (1..=12).collect::<Vec<u8>>());
     }
 }

@@ -92,7 +92,7 @@ fn ntfs(kept: &[Kept], boot: &[u8; 512]) -> Seen {
         let mut ahead = u64::from(le32(record, 0x2c)) * 1024;
         for (start, length) in runs.iter().flatten() {
             if ahead < *length {
-                let claim = one(start + ahead);
+                let claim = one(start.saturating_add(ahead));
                 findings.push(finding(kept, inside, Structure::InodeTable, claim));
                 break;
             }
@@ -109,7 +109,8 @@ fn records(kept: &Kept) -> impl Iterator<Item = (&Kept, u64, &[u8])> {
     parts.filter(|(_, part)| is_record(part)).map(move |(i, part)| (kept, i as u64 * 1024, part))
 }
 
-/// Where the file table's pieces lie and how long they are, as its own record tells: bytes.
+/// Where the file table's pieces lie and how long they are, as its own record tells: bytes. None if it is no list of
+/// pieces that a volume can have.
 fn table_runs(record: &[u8], cluster: u64) -> Option<Vec<(u64, u64)>> {
     const DATA: u32 = 0x80;
     let mut at = usize::from(le16(record, 0x14));
@@ -124,11 +125,15 @@ fn table_runs(record: &[u8], cluster: u64) -> Option<Vec<(u64, u64)>> {
     let (mut runs, mut start) = (Vec::new(), 0i64);
     while let Some((&head, rest)) = list.split_first().filter(|(head, _)| **head != 0) {
         let (count, offset) = (usize::from(head & 15), usize::from(head >> 4));
+        if count > 8 || offset > 8 {
+            return None;
+        }
         let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |n: i64, b| n << 8 | i64::from(*b));
         let (length, moved) = (rest.get(..count)?, rest.get(count..count + offset)?);
         let sign = if moved.last()? & 0x80 != 0 { -1 << (8 * offset.min(7)) } else { 0 };
-        start += number(moved) | sign;
-        runs.push((u64::try_from(start).ok()? * cluster, number(length) as u64 * cluster));
+        start = start.checked_add(number(moved) | sign)?;
+        let bytes = |clusters: i64| u64::try_from(clusters).ok()?.checked_mul(cluster);
+        runs.push((bytes(start)?, bytes(number(length))?));
         list = &rest[count + offset..];
     }
     Some(runs)
@@ -245,7 +250,9 @@ fn volumes(samples: &Samples<'_>, device: usize, at: u64) -> Vec<u64> {
     };
     let places = text.split("\"pv0\",").skip(1);
     let extents = places.filter_map(|rest| number("", rest));
-    extents.map(|index| start.saturating_add(index.saturating_mul(extent)) << 9).collect()
+    extents
+        .map(|index| start.saturating_add(index.saturating_mul(extent)).saturating_mul(512))
+        .collect()
 }
 
 #[cfg(test)]
@@ -261,6 +268,23 @@ mod tests {
         record[0x78..0x82].copy_from_slice(&[0x21, 4, 0, 1, 0x11, 2, 0xf0, 0, 0, 0]);
         let runs = table_runs(&record, 4096).unwrap();
         assert_eq!(runs, [(256 * 4096, 4 * 4096), (240 * 4096, 2 * 4096)]);
+    }
+
+    #[test]
+    fn runs_beyond_any_volume_are_no_file_table() {
+        let mut record = vec![0; 1024];
+        record[0x14] = 0x38;
+        record[0x38..0x40].copy_from_slice(&[0x80, 0, 0, 0, 0x60, 0, 0, 0]);
+        record[0x38 + 0x20] = 0x40;
+        let far = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f];
+        let start = [&[0x81, 1][..], &far, &[0x11, 1, 1, 0]].concat();
+        let length = [&[0x18][..], &far, &[1, 0]].concat();
+        let digits = [&[0xff][..], &[1; 30], &[0]].concat();
+        for list in [start, length, digits] {
+            record[0x78..].fill(0);
+            record[0x78..0x78 + list.len()].copy_from_slice(&list);
+            assert_eq!(table_runs(&record, 4096), None, "{list:x?}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //!
 //! Source: the XFS Algorithms & Data Structures book (xfs.wiki.kernel.org).
 
-use super::{Finding, Seen, Structure, Volume, VolumeKind, finding, grouped, one};
+use super::{BYTES_MAX, Finding, Seen, Structure, Volume, VolumeKind, finding, grouped, one};
 use crate::bytes::{be16, be32, be64, has, id};
 use crate::sample::Kept;
 
@@ -70,6 +70,9 @@ impl Superblock {
             && found.inode_shift < 16
             && found.group_shift <= 32
             && found.blocks <= found.group_blocks.saturating_mul(found.groups);
+        // All that follows from it then fits into 64 bits.
+        let bytes = found.group_blocks.saturating_mul(found.groups).saturating_mul(found.block);
+        let is_sound = is_sound && bytes < BYTES_MAX;
         is_sound.then_some(found)
     }
 
@@ -144,7 +147,7 @@ fn of_volume(kept: &[Kept], sb: &Superblock) -> Seen {
         headers(kept, sb, &mut findings);
         for (magic, at, address, uuid) in BLOCKS {
             if has(bytes, at, magic) && sb.is_mine(bytes, uuid) {
-                let claim = one(be64(bytes, address) * 512);
+                let claim = one(be64(bytes, address).saturating_mul(512));
                 findings.push(finding(kept, 0, Structure::Node, claim));
             }
         }
@@ -158,4 +161,46 @@ fn of_volume(kept: &[Kept], sb: &Superblock) -> Seen {
     let bytes = sb.blocks * sb.block;
     let volume = Volume { kind: VolumeKind::Xfs, id: sb.uuids[0], bytes, inner: Vec::new() };
     grouped(volume, findings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::Samples;
+    use crate::volume;
+
+    /// A superblock and, 4 KiB behind it, a header of the last group and a block of metadata at the last address.
+    fn device(group_blocks: u32, groups: u32) -> Vec<u8> {
+        let mut bytes = vec![0; 12 << 10];
+        let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
+        put(0, b"XFSB");
+        put(4, &4096u32.to_be_bytes());
+        put(8, &1000u64.to_be_bytes());
+        put(32, &[9; 16]);
+        put(84, &group_blocks.to_be_bytes());
+        put(88, &groups.to_be_bytes());
+        put(102, &512u16.to_be_bytes());
+        put(104, &512u16.to_be_bytes());
+        put(4096, b"XAGI");
+        put(4096 + 8, &(groups - 1).to_be_bytes());
+        put(8192, b"AB3B");
+        put(8192 + 16, &[0xff; 8]);
+        put(8192 + 32, &[9; 16]);
+        bytes
+    }
+
+    fn seen(bytes: Vec<u8>) -> Vec<Seen> {
+        let sources: [&dyn crate::Source; 1] = [&bytes];
+        volume::find(&Samples::read(&sources, u64::MAX, volume::is_of_interest, |_, _| {}))
+    }
+
+    #[test]
+    fn addresses_beyond_any_volume_place_nothing() {
+        let seen_of = |group_blocks, groups| seen(device(group_blocks, groups));
+        let sound = seen_of(1000, 4);
+        assert_eq!(sound.len(), 1);
+        let claims = sound[0].groups.iter().flat_map(|group| group.claims.iter().copied());
+        assert_eq!(claims.collect::<Vec<u64>>(), [3 * 1000 * 4096 + 1024]);
+        assert_eq!(seen_of(u32::MAX, u32::MAX).len(), 0, "more bytes than there can be");
+    }
 }

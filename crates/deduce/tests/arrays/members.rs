@@ -29,6 +29,21 @@ impl Sparse {
         block[inside..inside + bytes.len()].copy_from_slice(bytes);
     }
 
+    /// Writes what lies here to where a geometry without parity has it, behind `data_offset` of members.
+    pub fn spread(&self, geometry: &Geometry, data_offset: u64, members: &mut [Sparse]) {
+        for (index, block) in &self.blocks {
+            // The least chunk is a block; linear's members may end within one.
+            for part in 0..8 {
+                let sector = Sector(index * 8 + part);
+                assert!(sector.0 < geometry.array_sectors().0, "the contents do not fit");
+                let bytes = &block[part as usize * 512..][..512];
+                for home in geometry.map(sector).homes {
+                    members[home.slot.index()].write(data_offset + home.sector.bytes(), bytes);
+                }
+            }
+        }
+    }
+
     fn block(&self, offset: u64) -> Block {
         let mut block = Box::new([0; BLOCK as usize]);
         self.read_at(offset, &mut block[..]).unwrap();
@@ -86,16 +101,8 @@ impl Made {
         let size = self.data_offset + self.component.bytes();
         let mut members = vec![Sparse::new(size); self.shape.slots.into()];
         let mut stripes = BTreeSet::new();
-        for (index, block) in &contents.blocks {
-            // The least chunk is a block; linear's members may end within one.
-            for part in 0..8 {
-                let sector = Sector(index * 8 + part);
-                assert!(sector.0 < geometry.array_sectors().0, "the contents do not fit");
-                let bytes = &block[part as usize * 512..][..512];
-                for home in geometry.map(sector).homes {
-                    members[home.slot.index()].write(self.data_offset + home.sector.bytes(), bytes);
-                }
-            }
+        contents.spread(&geometry, self.data_offset, &mut members);
+        for index in contents.blocks.keys() {
             if let Geometry::Parity(parity) = &geometry {
                 let (stripe, _, inside) = parity.locate(Sector(index * 8));
                 stripes.insert(parity.member_sector(stripe, inside));

@@ -146,6 +146,7 @@ fn layout(draw: &mut Draw, level: Level) -> Layout {
 /// What became of many cases.
 #[derive(Default)]
 struct Tally {
+    played: usize,
     first: usize,
     certain: usize,
     wrongly_certain: Vec<String>,
@@ -156,6 +157,7 @@ fn play(seeds: impl Iterator<Item = u64>) -> Tally {
     let mut tally = Tally::default();
     for seed in seeds {
         let Some(case) = Case::draw(seed) else { continue };
+        tally.played += 1;
         let began = std::time::Instant::now();
         let report = case.deduce();
         let is_right = case.is_right(&report, 0);
@@ -205,7 +207,8 @@ fn play(seeds: impl Iterator<Item = u64>) -> Tally {
 fn a_few_random_arrays_are_found_and_none_wrongly_with_confidence() {
     let tally = play(0..8);
     assert_eq!(tally.wrongly_certain, [""; 0]);
-    assert!(tally.first >= 5, "{:?}", tally.failed);
+    // Where a file system's tool is not there, its arrays are not played.
+    assert!(tally.first * 8 >= tally.played * 5, "{:?}", tally.failed);
 }
 
 #[test]
@@ -214,7 +217,7 @@ fn two_hundred_random_arrays() {
     let count = std::env::var("DEDUCE_ARRAYS").ok().and_then(|n| n.parse().ok()).unwrap_or(200);
     let tally = play(0..count);
     assert_eq!(tally.wrongly_certain, [""; 0]);
-    assert!(tally.first * 100 >= count as usize * 85, "{:?}", tally.failed);
+    assert!(tally.first * 100 >= tally.played * 85, "{:?}", tally.failed);
 }
 
 #[test]

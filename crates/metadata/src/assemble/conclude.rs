@@ -1,5 +1,6 @@
 //! From verdicts to an array: what is missing, and whether it may start.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use lapstrake_geometry::{Level, Sector, Slot};
@@ -60,7 +61,7 @@ fn not_preferred(table: &Table<'_>, options: &Options) -> Option<Refusal> {
     let taken = judged().filter(|(_, verdict)| matches!(verdict, Verdict::Taken { .. }));
     Some(Refusal::NotPreferred {
         id: preferred.id,
-        reason: reason.clone(),
+        reason: Box::new(reason.clone()),
         events: preferred.superblock.events(),
         freshest: table.freshest.id,
         freshest_events: table.freshest.superblock.events(),

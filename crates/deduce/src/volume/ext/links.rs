@@ -65,7 +65,7 @@ pub(super) fn find(kept: &[Kept], sb: &Superblock, tables: &Tables, findings: &m
         }
         for base in &bases {
             for (index, block) in &table.directories {
-                first.entry(base + index + 1).or_default().insert(block * sb.block);
+                first.entry(base.saturating_add(*index + 1)).or_default().insert(block * sb.block);
             }
         }
         findings.push(finding(table.kept, table.inside, Structure::InodeTable, claims));
@@ -97,11 +97,16 @@ fn bases(sb: &Superblock, table: &Table<'_>, seen: &BTreeSet<u32>, each: u32) ->
     let near = seen.iter().filter(|number| fits(number) && is_near(number));
     let bases = near.map(|number| number - 1 - index);
     let seen_of = |base: u32| {
-        table.directories.iter().filter(|(index, _)| seen.contains(&(base + index + 1))).count()
+        table
+            .directories
+            .iter()
+            .filter(|(index, _)| seen.contains(&(base.saturating_add(index + 1))))
+            .count()
     };
     // Of a directory that was not seen nothing is known; of one that was, that it is one.
     let agrees = |base: &u32| {
-        (0..each).filter(|index| seen.contains(&(base + index + 1))).count() == seen_of(*base)
+        (0..each).filter(|index| seen.contains(&(base.saturating_add(index + 1)))).count()
+            == seen_of(*base)
     };
     let bases: Vec<u32> = bases.filter(agrees).collect();
     let most = bases.iter().map(|base| seen_of(*base)).max();
