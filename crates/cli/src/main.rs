@@ -235,6 +235,9 @@ fn misunderstood(mut error: clap::Error) -> ! {
         // With nowhere to say it, it is left unsaid.
         let _ = error.print();
     } else if let Err(unprinted) = error.print() {
+        if unprinted.kind() == std::io::ErrorKind::BrokenPipe {
+            std::process::exit(print::PIPE_CLOSED);
+        }
         errln!("lapstrake: cannot write to standard output: {unprinted}");
         std::process::exit(1);
     }

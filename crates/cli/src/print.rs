@@ -19,10 +19,16 @@ macro_rules! errln {
     ($($text:tt)*) => { $crate::words::say(&format!($($text)*)) };
 }
 
+/// Exit status where a reader has gone, as after SIGPIPE. Who has read enough, such as `head`, wants no word of it.
+pub const PIPE_CLOSED: i32 = 141;
+
 /// Prints to standard output. A report that cannot be written is an error as any other, and the command
 /// ends with it.
 pub fn print(text: fmt::Arguments<'_>) {
     if let Err(error) = try_print(text) {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            std::process::exit(PIPE_CLOSED);
+        }
         tracing::error!("cannot write to standard output: {error}");
         std::process::exit(1);
     }

@@ -71,8 +71,9 @@ pub fn run(args: &Args) -> Outcome {
     let is_complete = |array: &FoundArray| array.completeness() == Completeness::Complete;
     let only_tables = !by_default && found.arrays.is_empty() && found.others.iter().any(has_table);
     let whole = found.arrays.iter().all(is_complete) && !only_tables;
-    // Without a name given, a device that cannot be read (no rights, no medium, no answer) is no failure.
-    Ok(match (whole, found.failures.is_empty() || by_default) {
+    // Without a name given, a device that cannot be read (no rights, no medium, no answer) is no failure, if any can be.
+    let has_looked = !found.arrays.is_empty() || !found.others.is_empty();
+    Ok(match (whole, found.failures.is_empty() || by_default && has_looked) {
         (_, false) => Exit::Failed,
         (false, _) => Exit::Degraded,
         (true, true) => Exit::Done,

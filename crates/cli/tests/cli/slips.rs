@@ -172,6 +172,20 @@ fn what_run_starts_hears_of_a_stop() {
     assert_eq!(child.wait().unwrap().code(), Some(128 + 15));
 }
 
+/// As after `| head`: who has read enough wants no word of it.
+#[test]
+fn a_reader_that_has_gone_is_told_nothing() {
+    let lab = Lab::new(&[]);
+    for line in ["--help", "help create", "serve --help", "disk list"] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = lab.command(env!("CARGO_BIN_EXE_lapstrake"));
+        let ended = command.args(line.split(' ')).stdout(writer).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&ended.stderr), "", "{line}");
+        assert_eq!(ended.status.code().unwrap_or(141), 141, "{line}");
+    }
+}
+
 #[test]
 fn output_without_room_is_an_error() {
     let lab = raid1();
