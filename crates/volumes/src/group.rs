@@ -83,7 +83,7 @@ pub struct Segment {
 /// One of a segment's ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Area {
-    /// Index into [`Group::physical`].
+    /// Index into the group's physical volumes.
     pub physical: usize,
     /// Its first byte on that device.
     pub offset: u64,
