@@ -15,26 +15,45 @@ pub(crate) fn choose_all(
     devices: &[Arc<Member>],
     findings: &[Findings],
 ) -> Result<Vec<Option<Superblock>>, OpenArrayError> {
-    let wanted =
-        Wanted { uuid: request.uuid, name: request.set_name.clone(), version: request.set_version };
-    let mut strangers = 0;
-    let mut one = |(device, found): (&Arc<Member>, &Findings)| {
-        let undecided = |undecided, kind| OpenArrayError::Undecided {
-            member: device.spec().to_string(),
-            text: describe_undecided(&undecided, kind),
-        };
-        if let Some(own) = found.choose(&wanted).map_err(|it| undecided(it, SUPERBLOCKS))? {
-            return Ok(Some(own.clone()));
-        }
-        let volume = found.choose_volume(&wanted).map_err(|it| undecided(it, VOLUMES))?;
-        Ok(volume.map(|volume| of_volume(device, volume, &mut strangers)))
+    let wanted = wanted(request);
+    let one = |(device, found): (&Arc<Member>, &Findings)| {
+        let own = found.choose(&wanted).map_err(|it| undecided(device, &it, SUPERBLOCKS))?;
+        Ok(own.cloned())
     };
-    devices.iter().zip(findings).map(&mut one).collect()
+    devices.iter().zip(findings).map(one).collect()
+}
+
+/// The same to be read, or written in an overlay: of a disk of a firmware RAID what md would have, too.
+pub(crate) fn choose_to_read(
+    request: &OpenRequest,
+    devices: &[Arc<Member>],
+    findings: &[Findings],
+) -> Result<Vec<Option<Superblock>>, OpenArrayError> {
+    let wanted = wanted(request);
+    let mut chosen = choose_all(request, devices, findings)?;
+    let mut strangers = 0;
+    let without = chosen.iter_mut().zip(devices).zip(findings);
+    for ((own, device), found) in without.filter(|((own, _), _)| own.is_none()) {
+        let volume = found.choose_volume(&wanted).map_err(|it| undecided(device, &it, VOLUMES))?;
+        *own = volume.map(|volume| of_volume(device, volume, &mut strangers));
+    }
+    Ok(chosen)
+}
+
+fn wanted(request: &OpenRequest) -> Wanted {
+    Wanted { uuid: request.uuid, name: request.set_name.clone(), version: request.set_version }
+}
+
+fn undecided(device: &Member, undecided: &Undecided, what: &str) -> OpenArrayError {
+    OpenArrayError::Undecided {
+        member: device.spec().to_string(),
+        text: describe_undecided(undecided, what),
+    }
 }
 
 /// The superblock that md would have of a disk of a firmware RAID. `strangers` counts disks of which nobody knows the
 /// serial number.
-pub(crate) fn of_volume(device: &Member, volume: &Volume, strangers: &mut u16) -> Superblock {
+fn of_volume(device: &Member, volume: &Volume, strangers: &mut u16) -> Superblock {
     let own = volume.superblock(|serial| is_serial_of(device, serial), *strangers);
     *strangers += u16::from(matches!(own.role(), Role::Unknown(_)));
     own
@@ -77,6 +96,12 @@ pub fn describe_undecided(Undecided(found): &Undecided, what: &str) -> String {
     format!("{what}:\n    {}", found.join("\n    "))
 }
 
+/// Candidates that are members.
+fn taken(assembly: &Assembly) -> impl Iterator<Item = usize> {
+    let verdicts = assembly.verdicts.iter();
+    verdicts.filter(|(_, verdict)| !matches!(verdict, Verdict::Left(_))).map(|(id, _)| *id)
+}
+
 /// Writing under a superblock that may not be the member's own would destroy what is.
 pub(crate) fn refuse_doubted(
     devices: &[Arc<Member>],
@@ -84,9 +109,7 @@ pub(crate) fn refuse_doubted(
     chosen: &[Option<Superblock>],
     assembly: &Assembly,
 ) -> Result<(), OpenArrayError> {
-    let taken =
-        assembly.verdicts.iter().filter(|(_, verdict)| !matches!(verdict, Verdict::Left(_)));
-    for &(id, _) in taken {
+    for id in taken(assembly) {
         let doubt = chosen[id].as_ref().and_then(|sb| findings[id].doubt(sb));
         if let Some(doubt) = doubt {
             return Err(OpenArrayError::Doubted {
@@ -105,9 +128,7 @@ pub(crate) fn refuse_firmware(
     chosen: &[Option<Superblock>],
     assembly: &Assembly,
 ) -> Result<(), OpenArrayError> {
-    let taken =
-        assembly.verdicts.iter().filter(|(_, verdict)| !matches!(verdict, Verdict::Left(_)));
-    for &(id, _) in taken {
+    for id in taken(assembly) {
         let is_own = |own: &Superblock| findings[id].superblocks().any(|found| found == own);
         let kind = findings[id].all.iter().find_map(|finding| match finding {
             Finding::Container { kind, .. } => Some(*kind),

@@ -40,8 +40,11 @@ enum Own {
     /// They tell it themselves.
     Known(Slot),
     /// They list serial numbers, and the disk knows its own: slots of this volume by these.
-    BySerial(Vec<(String, Slot)>),
+    BySerial(Serials),
 }
+
+/// Disks' serial numbers, with the slots that they have in a volume.
+type Serials = Vec<(String, Slot)>;
 
 /// A volume, as one of its disks tells of it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -62,6 +62,10 @@ fn reads(lab: &Lab, volumes: &[(String, String); 2], spared: &str) {
         assert_eq!(refused.code, 1, "{refused:?}");
         assert!(refused.err.contains("which Lapstrake reads and does not write"), "{refused:?}");
     }
+    for edit in ["update --update name=other", "update --update resync", "zero-superblock"] {
+        let refused = lab.run(&format!("{edit} ubda ubdb ubdc ubdd"));
+        assert!(refused.code == 1 || edit == "zero-superblock", "{refused:?}");
+    }
     let open = lab.run("cat -o out ubda ubdb ubdc ubdd");
     assert!(open.code == 1 && open.err.contains("more than one volume"), "{open:?}");
     let server = lab.serve("--overlay cow --set-name first --name data ubda ubdb ubdc ubdd");

@@ -4,6 +4,7 @@
 //! Big-endian. Names, offsets and meanings: SNIA's specification 2.0, and mdadm's `super-ddf.c`.
 
 use super::{Bytes, FirmwareError, Own, Volume, Volumes, hash, name};
+use crate::v1;
 use alloc::vec::Vec;
 use crc::{Algorithm, CRC_32_ISO_HDLC, Crc};
 use lapstrake_geometry::{
@@ -187,6 +188,9 @@ impl Parts<'_> {
         };
         // Of a mirror's half nobody but its own disks tells more.
         let slots = usize::from(primary) * usize::from(secondary.max(1));
+        if slots > v1::MAX_DEV as usize {
+            return Ok(Err(refused("has more members than md can have")));
+        }
         let mut in_sync = alloc::vec![true; slots];
         let first = usize::from(primary) * usize::from(place);
         let own_slots = in_sync.get_mut(first..first + members.len());

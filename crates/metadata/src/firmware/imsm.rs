@@ -3,7 +3,7 @@
 //!
 //! Little-endian. Names, offsets and meanings: mdadm's `super-intel.c`.
 
-use super::{Bytes, FirmwareError, Own, Volume, Volumes, hash, name};
+use super::{Bytes, FirmwareError, Own, Serials, Volume, Volumes, hash, name};
 use alloc::string::String;
 use alloc::vec::Vec;
 use lapstrake_geometry::{
@@ -62,8 +62,7 @@ pub(super) fn volumes<E>(
 }
 
 fn parse(device: Sectors, bytes: &Bytes<'_>, found: &mut Volumes) -> Result<(), FirmwareError> {
-    let word = |offset| bytes.array(offset).map(u32::from_le_bytes);
-    let stored = word(0x20)?;
+    let stored = word(bytes, 0x20)?;
     let words =
         bytes.bytes.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().expect("of 4")));
     let computed = words.fold(0, u32::wrapping_add).wrapping_sub(stored);
@@ -71,13 +70,13 @@ fn parse(device: Sectors, bytes: &Bytes<'_>, found: &mut Volumes) -> Result<(), 
         return Err(FirmwareError::Checksum { stored, computed });
     }
     let [disks, volumes] = bytes.array(0x38)?;
-    let family = match word(0x40)? {
-        0 => word(0x28)?,
+    let family = match word(bytes, 0x40)? {
+        0 => word(bytes, 0x28)?,
         family => family,
     };
     let disk = |index: u8| {
         let at = HEAD + usize::from(index) * DISK;
-        let status = word(at + 24)?;
+        let status = word(bytes, at + 24)?;
         let serial = name(bytes.get(at, SERIAL)?);
         Ok(Disk { serial, is_sound: status & (FAILED | SPARE) == 0 })
     };
@@ -87,7 +86,7 @@ fn parse(device: Sectors, bytes: &Bytes<'_>, found: &mut Volumes) -> Result<(), 
         let uuid_of = |volume: &[u8]| {
             hash(&[SIGNATURE, &family.to_le_bytes(), &u32::from(index).to_le_bytes(), volume])
         };
-        let (volume, len) = one(device, bytes, at, &disks, u64::from(word(0x2c)?), uuid_of)?;
+        let (volume, len) = one(device, bytes, at, &disks, u64::from(word(bytes, 0x2c)?), uuid_of)?;
         at += len;
         match volume {
             Ok(volume) => found.all.push(volume),
@@ -96,6 +95,12 @@ fn parse(device: Sectors, bytes: &Bytes<'_>, found: &mut Volumes) -> Result<(), 
     }
     Ok(())
 }
+
+/// Of a volume's description: its head, and what goes before the first map.
+const VOLUME: usize = 80;
+const MAP: usize = VOLUME + 32;
+/// Of a map: what goes before its table of disks.
+const TABLE: usize = 48;
 
 /// The volume that is described at an offset, and how long its description is.
 fn one(
@@ -106,81 +111,95 @@ fn one(
     events: u64,
     uuid_of: impl Fn(&[u8]) -> [u8; 16],
 ) -> Result<(Result<Volume, FirmwareError>, usize), FirmwareError> {
-    const VOLUME: usize = 80;
-    const MAP: usize = VOLUME + 32;
-    const TABLE: usize = 48;
-    let word = |offset| bytes.array(offset).map(u32::from_le_bytes);
-    let wide =
-        |low, high| Ok::<u64, FirmwareError>(u64::from(word(low)?) | u64::from(word(high)?) << 32);
     let map = at + MAP;
     let [_, level, members, domains] = bytes.array(map + 14)?;
     let [is_migrating, migration, is_dirty, _] = bytes.array(at + VOLUME + 8)?;
+    let is_migrating = is_migrating != 0;
     let mut len = MAP + TABLE + 4 * usize::from(members);
     let mut tables = Vec::from([map + TABLE]);
-    if is_migrating != 0 {
+    if is_migrating {
+        // The map of before lies behind that of afterwards.
         let [_, _, before, _] = bytes.array(at + len + 14)?;
-        tables.push(at + len + TABLE);
+        tables.extend((migration != migration::INIT).then_some(at + len + TABLE));
         len += TABLE + 4 * usize::from(before);
     }
     let label = bytes.get(at, SERIAL)?;
-    let refused = |what| FirmwareError::Volume { volume: name(label), what };
-    if is_migrating != 0 && matches!(migration, migration::GENERAL | migration::STATE_CHANGE) {
-        return Ok((Err(refused("is being reshaped")), len));
+    let refused = |what| Ok((Err(FirmwareError::Volume { volume: name(label), what }), len));
+    if is_migrating && matches!(migration, migration::GENERAL | migration::STATE_CHANGE) {
+        return refused("is being reshaped");
     }
-    let chunk = Sectors(u64::from(u16::from_le_bytes(bytes.array(map + 12)?)));
-    let (level, layout, data_disks) = match (level, members) {
-        (0, _) => (Level::Raid0, Layout::Raid0(Raid0Layout::Original), u64::from(members)),
-        (1, 4..) | (10, _) => {
-            (Level::Raid10, Layout::Raid10(Raid10Layout::near(2)), u64::from(members) / 2)
-        }
-        (1, _) => (Level::Raid1, Layout::None, 1),
-        (5, _) => (
-            Level::Raid5,
-            Layout::Parity(ParityLayout::LeftAsymmetric),
-            u64::from(members).saturating_sub(1),
-        ),
-        _ => return Ok((Err(refused("has a level that is not known")), len)),
+    let Some((level, layout, data_disks)) = level_of(level, members.into()) else {
+        return refused("has a level that is not known, or too few members for it");
     };
-    let reserved = Sectors(wide(map + 4, map + 24)?);
-    let size = wide(at + SERIAL, at + SERIAL + 4)?;
-    let rows = wide(map + 8, map + 28)?;
-    let by_rows = rows.saturating_mul(chunk.0).saturating_mul(domains.max(1).into());
-    if members == 0 || data_disks == 0 || chunk.0 == 0 {
-        return Ok((Err(refused("has no members or no chunk")), len));
+    let chunk = u64::from(u16::from_le_bytes(bytes.array(map + 12)?));
+    if chunk == 0 {
+        return refused("has no chunk");
     }
+    let size = wide(bytes, at + SERIAL, at + SERIAL + 4)?;
+    let rows = wide(bytes, map + 8, map + 28)?;
+    let by_rows = rows.saturating_mul(chunk).saturating_mul(domains.max(1).into());
     // Where a volume was grown, the number of rows is left as it was.
     let differs = by_rows.saturating_mul(data_disks).abs_diff(size) > 2048 * data_disks;
-    let component = Sectors(if differs { size / data_disks } else { by_rows });
-    let mut in_sync = Vec::new();
-    let mut serials = Vec::new();
-    for slot in 0..u16::from(members) {
-        let mut is_in_sync = true;
-        for table in
-            tables.iter().filter(|table| **table == map + TABLE || migration != migration::INIT)
-        {
-            let entry = word(table + 4 * usize::from(slot))?;
-            let disk = disks.get((entry & 0xff_ffff) as usize);
-            is_in_sync &= entry & REBUILD == 0 && disk.is_some_and(|disk| disk.is_sound);
-        }
-        in_sync.push(is_in_sync);
-        let entry = word(map + TABLE + 4 * usize::from(slot))?;
-        if let Some(disk) = disks.get((entry & 0xff_ffff) as usize) {
-            serials.push((disk.serial.clone(), Slot(slot)));
-        }
-    }
+    let (in_sync, serials) = members_of(bytes, &tables, members.into(), disks)?;
     let volume = Volume {
         level,
         layout,
-        chunk: if level == Level::Raid1 { Sectors(0) } else { chunk },
-        component,
+        chunk: Sectors(if level == Level::Raid1 { 0 } else { chunk }),
+        component: Sectors(if differs { size / data_disks } else { by_rows }),
         name: name(label),
         uuid: uuid_of(label),
-        data: (Sector(wide(map, map + 20)?), reserved),
+        data: (Sector(wide(bytes, map, map + 20)?), Sectors(wide(bytes, map + 4, map + 24)?)),
         in_sync,
         own: Own::BySerial(serials),
         events,
-        clean: is_dirty & 1 == 0 && (is_migrating == 0 || migration != migration::INIT),
+        clean: is_dirty & 1 == 0 && !(is_migrating && migration == migration::INIT),
         device,
     };
     Ok((Ok(volume), len))
+}
+
+fn word(bytes: &Bytes<'_>, at: usize) -> Result<u32, FirmwareError> {
+    bytes.array(at).map(u32::from_le_bytes)
+}
+
+/// A number whose halves lie apart.
+fn wide(bytes: &Bytes<'_>, low: usize, high: usize) -> Result<u64, FirmwareError> {
+    Ok(u64::from(word(bytes, low)?) | u64::from(word(bytes, high)?) << 32)
+}
+
+/// What md calls a level, and how many members' worth of data it has.
+fn level_of(level: u8, members: u64) -> Option<(Level, Layout, u64)> {
+    let found = match (level, members) {
+        (0, _) => (Level::Raid0, Layout::Raid0(Raid0Layout::Original), members),
+        (1, 4..) | (10, _) => (Level::Raid10, Layout::Raid10(Raid10Layout::near(2)), members / 2),
+        (1, _) => (Level::Raid1, Layout::None, members.min(1)),
+        (5, _) => {
+            let layout = Layout::Parity(ParityLayout::LeftAsymmetric);
+            (Level::Raid5, layout, members.saturating_sub(1))
+        }
+        _ => return None,
+    };
+    (found.2 > 0).then_some(found)
+}
+
+/// For each slot whether its member has all data, by all tables of disks; and serial numbers, by the first.
+fn members_of(
+    bytes: &Bytes<'_>,
+    tables: &[usize],
+    members: u16,
+    disks: &[Disk],
+) -> Result<(Vec<bool>, Serials), FirmwareError> {
+    let (mut in_sync, mut serials) = (Vec::new(), Vec::new());
+    for slot in 0..members {
+        let mut is_in_sync = true;
+        for (nth, table) in tables.iter().enumerate() {
+            let entry = word(bytes, table + 4 * usize::from(slot))?;
+            let disk = disks.get((entry & 0xff_ffff) as usize);
+            is_in_sync &= entry & REBUILD == 0 && disk.is_some_and(|disk| disk.is_sound);
+            let first = disk.filter(|_| nth == 0);
+            serials.extend(first.map(|disk| (disk.serial.clone(), Slot(slot))));
+        }
+        in_sync.push(is_in_sync);
+    }
+    Ok((in_sync, serials))
 }
