@@ -27,7 +27,10 @@ const CRATES: [(&str, &[&str]); 19] = [
     ("lapstrake-model", &[]),
     ("lapstrake-stats", &[]),
     ("lapstrake-array", &["lapstrake-engine"]),
-    ("lapstrake-host", &["lapstrake-array", "lapstrake-control", "lapstrake-device"]),
+    (
+        "lapstrake-host",
+        &["lapstrake-array", "lapstrake-control", "lapstrake-device", "lapstrake-volumes"],
+    ),
     ("lapstrake-export", &["lapstrake-host"]),
     ("lapstrake-lab", &["lapstrake-host", "lapstrake-sim", "lapstrake-model", "lapstrake-stats"]),
     ("lapstrake", &["lapstrake-host"]),

@@ -14,4 +14,4 @@ pub mod start;
 
 pub use coordinator::{Action, Coordinator};
 pub use router::{Outgoing, RoutedRequest, Router, RouterWorld, ShardGone};
-pub use span_map::SpanMap;
+pub use span_map::{Front, SpanMap};

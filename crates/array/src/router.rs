@@ -225,8 +225,10 @@ impl<C, A: Copy> Router<C, A> {
         let parts = self.parts(shard, &request);
         let is_all_own = parts.iter().all(|part| part.0 == self.index);
         let is_read = matches!(request.kind, RequestKind::Read(_));
-        // Where there is one writer only it knows what was answered: what is in the journal, or left behind.
-        if is_all_own || self.spans.has_one_owner() || !is_read {
+        // Where there is one writer only it knows what was answered: what is in the journal, or left behind. What lies in
+        // another geometry this shard would not find.
+        let may_read_all = self.spans.has_one_geometry() && !self.spans.has_one_owner();
+        if is_all_own || !may_read_all || !is_read {
             let (key, request) =
                 self.admit(world, Origin::Caller(caller), request, is_own, parts.len());
             return self.hand_out(shard, world, key, &request, &parts);
@@ -337,7 +339,7 @@ impl<C, A: Copy> Router<C, A> {
         for &(owner, sector, len) in parts {
             let skip = (sector - request.sector) as u32;
             if owner == self.index {
-                let kind = at_sector(request.kind, skip);
+                let kind = request.kind.advance_sectors(skip);
                 let request = engine_request(key, kind, sector, len);
                 shard.handle_request(world.now(), world.request_begins(request));
             } else {
@@ -436,17 +438,6 @@ fn with_buf(kind: RequestKind, buf: Buf) -> RequestKind {
     match kind {
         RequestKind::Read(_) => RequestKind::Read(buf),
         RequestKind::Write { fua, followed, .. } => RequestKind::Write { buf, fua, followed },
-        other => other,
-    }
-}
-
-/// The part of a request that begins so many sectors behind its start.
-fn at_sector(kind: RequestKind, sectors: u32) -> RequestKind {
-    match kind {
-        RequestKind::Read(buf) => RequestKind::Read(buf.advance_sectors(sectors)),
-        RequestKind::Write { buf, fua, followed } => {
-            RequestKind::Write { buf: buf.advance_sectors(sectors), fua, followed }
-        }
         other => other,
     }
 }

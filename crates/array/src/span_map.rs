@@ -1,4 +1,5 @@
-//! Which shard owns which sectors: the array's spans, dealt in turn.
+//! Which shard owns which sectors: the array's spans, dealt in turn. Where the array's geometry is being changed, one more
+//! shard, of the new geometry, owns all on its side of the front.
 //!
 //! Invariants: some shard takes part, and none twice; parts of a range follow one another and are all of it. Where the
 //! array ends is not known here.
@@ -12,6 +13,24 @@ pub struct SpanMap {
     /// Sectors of a span.
     span: u64,
     shards: Vec<usize>,
+    front: Option<Front>,
+}
+
+/// Where an array's old geometry and its new one meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Front {
+    /// The array's sector.
+    pub position: u64,
+    /// The new geometry holds from `position` on; else up to it.
+    pub is_backwards: bool,
+    /// The shard of the new geometry.
+    pub shard: usize,
+}
+
+impl Front {
+    fn is_beyond(&self, sector: u64) -> bool {
+        self.is_backwards == (sector >= self.position)
+    }
 }
 
 impl SpanMap {
@@ -22,25 +41,40 @@ impl SpanMap {
     #[must_use]
     pub fn new(span: u64) -> Self {
         assert!(span > 0, "a span without sectors");
-        Self { span, shards: vec![0] }
+        Self { span, shards: vec![0], front: None }
     }
 
     /// The same spans, dealt to others.
     #[must_use]
     pub fn among(&self, shards: Vec<usize>) -> Self {
         assert!(!shards.is_empty(), "nobody would own anything");
-        Self { span: self.span, shards }
+        Self { span: self.span, shards, front: self.front }
+    }
+
+    /// The same with a shard of another geometry on one side of a front.
+    #[must_use]
+    pub fn with_front(self, front: Front) -> Self {
+        Self { front: Some(front), ..self }
     }
 
     /// Whether one shard owns all.
     #[must_use]
     pub fn has_one_owner(&self) -> bool {
-        self.shards.len() == 1
+        self.shards.len() == 1 && self.front.is_none()
+    }
+
+    /// Whether all shards have one geometry, so that each can read what others own.
+    #[must_use]
+    pub fn has_one_geometry(&self) -> bool {
+        self.front.is_none()
     }
 
     /// Who owns a sector.
     #[must_use]
     pub fn owner(&self, sector: u64) -> usize {
+        if let Some(front) = self.front.filter(|front| front.is_beyond(sector)) {
+            return front.shard;
+        }
         self.shards[(sector / self.span) as usize % self.shards.len()]
     }
 
@@ -54,15 +88,21 @@ impl SpanMap {
         let mut at = sectors.start;
         while at < sectors.end {
             let next = (at / self.span + 1).saturating_mul(self.span).min(sectors.end);
+            let front = self.front.map(|front| front.position).filter(|position| *position > at);
+            let next = front.map_or(next, |position| next.min(position));
             parts.push((self.owner(at), at, next - at));
             at = next;
         }
         parts
     }
 
-    /// The first span from `at` on that a shard owns, or what is left of it there; none if it takes no part.
+    /// The first span from `at` on that a shard owns, or what is left of it there; none if it takes no part, or there is a
+    /// front.
     #[must_use]
     pub fn owned(&self, shard: usize, at: u64) -> Option<Range<u64>> {
+        if self.front.is_some() {
+            return None;
+        }
         let place = self.shards.iter().position(|&it| it == shard)? as u64;
         let (first, shards) = (at / self.span, self.shards.len() as u64);
         let span = first + (place + shards - first % shards) % shards;
@@ -87,6 +127,22 @@ mod tests {
         assert_eq!(one.owned(0, 20), Some(20..24));
         assert_eq!(one.owned(0, 24), Some(24..32));
         assert_eq!(one.owned(1, 24), None);
+    }
+
+    #[test]
+    fn a_front_cuts_what_lies_across_it() {
+        let front = Front { position: 21, is_backwards: false, shard: 7 };
+        let forwards = SpanMap::new(8).with_front(front);
+        assert_eq!(forwards.parts(20..26), [(7, 20, 1), (0, 21, 3), (0, 24, 2)]);
+        let backwards = SpanMap::new(8).with_front(Front { is_backwards: true, ..front });
+        assert_eq!(backwards.parts(20..26), [(0, 20, 1), (7, 21, 3), (7, 24, 2)]);
+        for spans in [forwards, backwards] {
+            let owners = (0..40).map(|sector| spans.owner(sector));
+            let each = spans.parts(0..40).into_iter();
+            let each = each.flat_map(|(owner, _, len)| (0..len).map(move |_| owner));
+            assert_eq!(owners.collect::<Vec<_>>(), each.collect::<Vec<_>>());
+            assert!(!spans.has_one_owner() && spans.owned(0, 0).is_none());
+        }
     }
 
     #[test]

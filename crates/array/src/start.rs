@@ -195,6 +195,17 @@ pub struct StartPlan<D> {
     rewrite: Vec<usize>,
 }
 
+/// The array that a reshape makes of another one.
+#[derive(Clone, Debug)]
+pub struct After<D> {
+    /// The array if the reshape had ended.
+    pub plan: StartPlan<D>,
+    /// The array's sector at which the two geometries meet.
+    pub position: Sector,
+    /// The new geometry holds from `position` on; else up to it.
+    pub is_backwards: bool,
+}
+
 /// What of an array's areas could not be used as it was found, for whoever starts it.
 #[derive(Debug)]
 pub struct Lacking<E> {

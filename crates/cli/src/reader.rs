@@ -3,6 +3,7 @@
 //! Invariant: a block's memory is not freed before the request into it has ended.
 
 use lapstrake_host::{Array, ArrayIo, RequestError};
+use lapstrake_volumes::Device;
 use std::alloc::{self, Layout};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -147,5 +148,29 @@ impl Drop for Reader {
             // Its end is what counts.
             let _ = pending.answer.recv();
         }
+    }
+}
+
+/// An array that runs, to be looked at.
+pub struct ArrayDevice<'a>(pub &'a Array);
+
+impl Device for ArrayDevice<'_> {
+    fn size(&self) -> u64 {
+        self.0.bytes()
+    }
+
+    fn sector_bytes(&self) -> Option<u32> {
+        None
+    }
+
+    fn get(&self, offset: u64, len: u64) -> Vec<u8> {
+        let len = len.min(self.size().saturating_sub(offset));
+        let mut bytes = Vec::new();
+        let mut reader = Reader::new(self.0, offset, len, false);
+        // Up to the first that cannot be read.
+        while let Some(Ok((_, read))) = reader.next() {
+            bytes.extend_from_slice(read);
+        }
+        bytes
     }
 }

@@ -168,15 +168,24 @@ fn older(array: &FoundArray) -> impl Iterator<Item = (String, u64)> {
     older.map(|(id, lag_s)| (array.candidates[*id].spec().to_string(), *lag_s))
 }
 
-/// What was concluded of superblocks against which something speaks.
+/// What keeps the array from being written: a reshape, superblocks against which something speaks.
 fn notes(array: &FoundArray) -> impl Iterator<Item = String> {
-    array.candidates.iter().flat_map(|look| {
+    let reshape = array.reshape.as_ref().map(|reshape| {
+        let (before, after) = (reshape.before.raid_disks(), reshape.after.raid_disks());
+        format!(
+            "a reshape is in progress (raid devices {before} to {after}, at byte {} of the array): until its end the \
+             array can only be read",
+            reshape.position.bytes()
+        )
+    });
+    let doubted = array.candidates.iter().flat_map(|look| {
         let doubts = look.findings().doubts();
         doubts.map(|(sb, doubt)| {
             let (at, version) = (sb.super_sector().0, sb.version());
             format!("{}: the superblock {version} at sector {at} {}", look.spec(), doubt.describe())
         })
-    })
+    });
+    reshape.into_iter().chain(doubted)
 }
 
 /// Whether something speaks against a superblock that was taken: nothing is to be written then.
@@ -224,7 +233,8 @@ fn command(array: &FoundArray, may_lack: bool) -> Option<String> {
         Err(Refusal::NewlyDegraded { .. }) => "--degraded ",
         Err(_) => return None,
     };
-    let doubted = if is_doubted(array) { "--read-only " } else { "" };
+    let is_only_read = is_doubted(array) || array.reshape.is_some();
+    let doubted = if is_only_read { "--read-only " } else { "" };
     let used = verdicts(array).into_iter().filter(|(.., used)| *used);
     let words: Vec<String> = used.map(|(look, ..)| quoted_path(look.spec().argument())).collect();
     Some(format!("lapstrake serve {doubted}{option}{}", words.join(" ")))

@@ -5,6 +5,7 @@ pub mod config;
 pub mod daemon;
 mod fronts;
 mod nbd;
+mod part;
 mod place;
 pub mod signals;
 
@@ -83,6 +84,12 @@ pub struct Args {
     /// after a power cut; levels without redundancy: until there is more)
     #[arg(long, value_name = "FILE")]
     overlay: Option<PathBuf>,
+    /// Serve only this logical volume of LVM's; all of it has to lie on the array. `lapstrake look` names what there is
+    #[arg(long, value_name = "GROUP/VOLUME", conflicts_with = "partition")]
+    volume: Option<String>,
+    /// Serve only this partition of the array
+    #[arg(long, value_name = "N")]
+    partition: Option<u32>,
     /// Refuse writes, and write nothing to the members
     #[arg(short = 'o', long, visible_alias = "readonly")]
     read_only: bool,
@@ -177,6 +184,10 @@ pub struct Which {
     /// if all have seen as many events
     #[arg(long, value_name = "MEMBER", value_parser = options::member())]
     prefer: Option<MemberSpec>,
+    /// Of an array in the midst of a reshape, the array's byte at which the two geometries meet, if it is not the one on
+    /// record: Linux may have rewritten more than it recorded
+    #[arg(long, value_name = "BYTES", value_parser = options::bytes)]
+    reshape_position: Option<u64>,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -216,6 +227,7 @@ impl Which {
             bitmap_file: self.bitmap.clone(),
             ignore_unknown: self.ignore_unknown,
             raid0_layout: self.raid0_layout.map(Raid0Layout::from),
+            reshape_position: self.reshape_position,
             ignore_bad_block_log: self.ignore_bad_block_log,
             ddrescue_maps: self.ddrescue_map.clone(),
             forced_roles: self.force_role.clone(),
@@ -283,11 +295,16 @@ pub fn run(args: &Args) -> Outcome {
     let fronts = fronts
         .map_err(|failure| Failure::new(format!("{}; nothing was written", failure.message)))?;
     let read_only = args.read_only || opened.parts.plan.assembly.lacks_journal;
-    let export = nbd::export(&opened.parts, read_only);
+    let mut export = nbd::export(&opened.parts, read_only);
     // Before the array's threads are there, so that all inherit the mask (the one of words has its own); until
     // here a signal just ends us.
     signals::block()?;
-    let array = Array::start(opened.parts, &settings(args))?;
+    let mut array = Array::start(opened.parts, &settings(args))?;
+    if let Err(failure) = part::show(&mut array, args.volume.as_deref(), args.partition) {
+        array.stop();
+        return Err(failure);
+    }
+    export.size_bytes = array.bytes();
     let server = Server { args, name, dir, array, fronts };
     server.run(claim, export, new_overlay)
 }
@@ -415,6 +432,7 @@ impl Server<'_> {
                 "uuid": facts.uuid,
                 "level": facts.level,
                 "array_bytes": facts.array_bytes,
+                "export_bytes": self.array.bytes(),
                 "read_only": read_only,
                 "exports": uris,
                 "control_dir": self.dir.to_string_lossy(),
@@ -422,7 +440,8 @@ impl Server<'_> {
             });
             format!("{value}\n")
         } else {
-            let (kib, size) = (facts.array_bytes >> 10, text::human(facts.array_bytes));
+            let bytes = self.array.bytes();
+            let (kib, size) = (bytes >> 10, text::human(bytes));
             let how = if read_only { ", read-only" } else { "" };
             let uris: String = uris.iter().map(|uri| format!("{uri}\n")).collect();
             format!("{}: {}, {kib} KiB{size}{how}\n{uris}", facts.name, facts.level)

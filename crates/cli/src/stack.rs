@@ -1,7 +1,7 @@
 //! Arrays that are open for reading, several at once, with what is on them.
 
 use crate::exit::Failure;
-use crate::reader::Reader;
+use crate::reader::ArrayDevice;
 use crate::{patience, serve};
 use lapstrake_device::{Member, MemberSpec};
 use lapstrake_host::scan::{self, Look};
@@ -50,7 +50,7 @@ impl Source {
 impl Device for Source {
     fn size(&self) -> u64 {
         match self {
-            Self::Array(_, array) => array.bytes(),
+            Self::Array(_, array) => ArrayDevice(array).size(),
             Self::Plain(member) => member.size(),
         }
     }
@@ -63,10 +63,10 @@ impl Device for Source {
     }
 
     fn get(&self, offset: u64, len: u64) -> Vec<u8> {
-        let len = len.min(self.size().saturating_sub(offset));
         match self {
-            Self::Array(_, array) => array_bytes(array, offset, len),
+            Self::Array(_, array) => ArrayDevice(array).get(offset, len),
             Self::Plain(member) => {
+                let len = len.min(self.size().saturating_sub(offset));
                 // Whole blocks, as a device may want it.
                 let block = u64::from(member.block_size());
                 let from = offset / block * block;
@@ -81,16 +81,6 @@ impl Device for Source {
             }
         }
     }
-}
-
-/// Bytes of an array; up to the first that cannot be read.
-pub fn array_bytes(array: &Array, offset: u64, len: u64) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let mut reader = Reader::new(array, offset, len, false);
-    while let Some(Ok((_, read))) = reader.next() {
-        bytes.extend_from_slice(read);
-    }
-    bytes
 }
 
 /// Sources that are open, and what is on them.

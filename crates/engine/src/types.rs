@@ -109,6 +109,18 @@ impl RequestKind {
     pub fn is_write(self) -> bool {
         !matches!(self, Self::Read(_) | Self::Flush)
     }
+
+    /// That of the part that begins `sectors` behind the request's start.
+    #[must_use]
+    pub fn advance_sectors(self, sectors: u32) -> Self {
+        match self {
+            Self::Read(buf) => Self::Read(buf.advance_sectors(sectors)),
+            Self::Write { buf, fua, followed } => {
+                Self::Write { buf: buf.advance_sectors(sectors), fua, followed }
+            }
+            other => other,
+        }
+    }
 }
 
 /// A client's wish.

@@ -22,8 +22,8 @@ use crate::{
     status::Counters,
 };
 use lapstrake_array::{
-    RoutedRequest, SpanMap,
-    start::{CarriedOut, ShardTerms, StartMember, StartPlan, SupervisorTerms},
+    Front, RoutedRequest, SpanMap,
+    start::{After, CarriedOut, ShardTerms, StartMember, StartPlan, SupervisorTerms},
 };
 use lapstrake_control::Detail;
 use lapstrake_device::{Backend, Member, Queue, QueueError};
@@ -33,6 +33,7 @@ use lapstrake_engine::{
 };
 use lapstrake_geometry::{Geometry, Sectors};
 use lapstrake_metadata::{journal::BLOCK_BYTES, uuid_text};
+use lapstrake_volumes::Map;
 use std::{
     io,
     os::fd::OwnedFd,
@@ -47,6 +48,8 @@ use std::{
 use thiserror::Error;
 use tracing::{Span, error_span, warn};
 
+type Plan = StartPlan<Arc<Member>>;
+
 /// All that makes up an array before it is started.
 #[derive(Debug)]
 pub struct Parts {
@@ -54,6 +57,8 @@ pub struct Parts {
     pub name: String,
     /// What it is made of.
     pub plan: StartPlan<Arc<Member>>,
+    /// What its geometry is being changed to: then it can only be read.
+    pub after: Option<After<Arc<Member>>>,
     /// The file of an external bitmap.
     pub bitmap_file: Option<Arc<Member>>,
     /// The file that takes all writes in the members' place, unless it has no name.
@@ -67,10 +72,11 @@ impl Parts {
     /// or the largest of the members' own if that is more. A journal holds blocks of 4 KiB.
     #[must_use]
     pub fn block_bytes(&self) -> u32 {
-        let members = &self.plan.members;
-        let recorded = members.iter().filter_map(|m| m.superblock().logical_block_size());
+        let after = self.after.iter().flat_map(|after| &after.plan.members);
+        let members = self.plan.members.iter().chain(after);
+        let recorded = members.clone().filter_map(|m| m.superblock().logical_block_size());
         let replayed = self.plan.replays.then_some(BLOCK_BYTES as u32);
-        let members = members.iter().map(|member| member.device.block_size());
+        let members = members.map(|member| member.device.block_size());
         members.chain(recorded).chain(replayed).max().unwrap_or(512)
     }
 
@@ -80,11 +86,32 @@ impl Parts {
         self.plan.assembly.resync_from.is_some() && self.plan.log_signature().is_some()
     }
 
-    /// Bytes that clients can use: the array's, in whole blocks.
+    /// Bytes that clients can use: the array's, in whole blocks. During a reshape it has the smaller of both sizes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.plan.geometry.array_sectors().bytes() / u64::from(self.block_bytes())
-            * u64::from(self.block_bytes())
+        let after = self.after.iter().map(|after| &after.plan.geometry);
+        let sizes = after.chain([&self.plan.geometry]).map(|it| it.array_sectors().bytes());
+        let block = u64::from(self.block_bytes());
+        sizes.min().expect("there is one") / block * block
+    }
+
+    /// How many shards it has, and the plan of each: of two geometries each has one.
+    fn plans(&self, options: &Options) -> Vec<&Plan> {
+        match &self.after {
+            Some(after) => vec![&self.plan, &after.plan],
+            None => vec![&self.plan; options.shards.max(1)],
+        }
+    }
+
+    fn spans(&self) -> SpanMap {
+        let spans = SpanMap::new(span(&self.plan.geometry).0);
+        match &self.after {
+            Some(After { position, is_backwards, .. }) => {
+                let (position, is_backwards) = (position.0, *is_backwards);
+                spans.with_front(Front { position, is_backwards, shard: 1 })
+            }
+            None => spans,
+        }
     }
 }
 
@@ -141,6 +168,24 @@ impl Default for Options {
             has_control: false,
         }
     }
+}
+
+/// Why a part of an array cannot be shown in its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ViewError {
+    /// Not all of it lies on the array.
+    #[error("it does not lie on this array alone")]
+    Elsewhere,
+    /// It does not consist of whole blocks.
+    #[error(
+        "it does not begin, or does not end, at a multiple of the array's logical block of {block} bytes; serve the \
+         whole array, or copy it out (lapstrake cat)"
+    )]
+    Unaligned {
+        /// The array's logical block, bytes.
+        block: u32,
+    },
 }
 
 /// Why an array did not start. [`StartError::Queue`] and [`StartError::System`] come before anything is
@@ -278,10 +323,11 @@ impl Array {
         let scope = EventScope::new(error_span!("array", array = %parts.name, uuid));
         let _started = scope.enter();
         let read_only = options.read_only || parts.plan.assembly.lacks_journal;
-        let options = &Options { read_only, ..options.clone() };
-        let shards = options.shards.max(1);
+        let shards = parts.plans(options).len();
+        let options = &Options { read_only, shards, ..options.clone() };
+        let plans = parts.plans(options).into_iter().enumerate();
         let resources =
-            (0..shards).map(|index| ShardResources::take(index, &parts, options, &scope));
+            plans.map(|(index, plan)| ShardResources::take(index, plan, options, &scope));
         let resources = resources.collect::<Result<Vec<ShardResources>, _>>()?;
         let coordinator_memory =
             CoordinatorRuntime::memory().map_err(refused("memory for superblocks"))?;
@@ -297,6 +343,9 @@ impl Array {
                 device.spec()
             );
         }
+        if let Some(after) = &parts.after {
+            tell_of_reshape(&parts.plan.geometry, after);
+        }
         let done = carry_out(&mut parts, read_only)?;
         let counters: Vec<Arc<Counters>> = (0..shards).map(|_| Arc::default()).collect();
         let peers =
@@ -305,7 +354,7 @@ impl Array {
         let began = Instant::now();
         let supervisor = (!options.read_only)
             .then(|| Supervisor::new(supervisor(&parts, options, shards, &done)));
-        let spans = SpanMap::new(span(&parts.plan.geometry).0);
+        let spans = parts.spans();
         let mut coordinator = Some(CoordinatorRuntime::new(
             supervisor,
             facts.clone(),
@@ -314,7 +363,8 @@ impl Array {
             spans.clone(),
         ));
         let mut threads = Vec::new();
-        for (index, resources) in resources.into_iter().enumerate() {
+        let plans = parts.plans(options).into_iter().enumerate();
+        for ((index, plan), resources) in plans.zip(resources) {
             let ShardResources { memory, mut queue, inbox, runner, thread, .. } = resources;
             // Only the coordinator writes to it.
             if let Some(file) = parts.bitmap_file.clone().filter(|_| index == 0) {
@@ -322,13 +372,13 @@ impl Array {
             }
             let runtime = ShardRuntime::new(ShardRuntimeParts {
                 index,
-                engine: shard(&parts, options, &done, index, &memory),
+                engine: shard(plan, parts.block_bytes(), options, &done, index, &memory),
                 memory,
                 peers: peers.clone(),
                 counters: counters[index].clone(),
                 began,
                 spans: spans.clone(),
-                members: parts.plan.members.len(),
+                members: plan.members.len(),
                 queue,
             });
             let sent = runner.send(Runner::new(runtime, coordinator.take(), inbox));
@@ -338,10 +388,33 @@ impl Array {
         Ok(Self { peers, threads, bytes: parts.bytes(), facts, read_only: options.read_only })
     }
 
-    /// Bytes that clients can use: the array's, in whole blocks.
+    /// Bytes that clients can use: the array's, in whole blocks, or those of what is shown of it.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Shows clients a part of the array in its place, such as a partition. Requests by [`ArrayIo`] are of the array
+    /// all the same. To be called before there are clients.
+    ///
+    /// # Errors
+    /// [`ViewError`]. All of the array is shown then.
+    pub fn show(&mut self, part: Map) -> Result<(), ViewError> {
+        let block = self.facts.detail.block_bytes;
+        let devices = part.devices();
+        let end = part.ranges(0..part.bytes()).iter().map(|it| it.place.offset + it.len).max();
+        if devices != [0] || end.is_none_or(|end| end > self.bytes) {
+            return Err(ViewError::Elsewhere);
+        }
+        if !part.is_aligned(block.into()) {
+            return Err(ViewError::Unaligned { block });
+        }
+        self.bytes = part.bytes();
+        let part = Arc::new(part);
+        self.peers.iter().for_each(|peer| {
+            peer.send(Message::Show(part.clone()));
+        });
+        Ok(())
     }
 
     /// Whether writes are refused.
@@ -375,6 +448,18 @@ impl Array {
     }
 }
 
+fn tell_of_reshape(before: &Geometry, after: &After<Arc<Member>>) {
+    let named = |geometry: &Geometry| format!("{} of {}", geometry.level(), geometry.raid_disks());
+    let (position, after) = (after.position.bytes(), named(&after.plan.geometry));
+    let before = named(before);
+    warn!(
+        position,
+        "a reshape from {before} to {after} members is in progress, with byte {position} of the array between what was \
+         rewritten and what was not: both are read, nothing is written; what a cut destroyed in its critical section \
+         is in its backup file only"
+    );
+}
+
 /// Clients that a shard may have at most: each goes where there are the fewest.
 fn shares(options: &Options) -> usize {
     CLIENTS_MAX.div_ceil(options.shards.max(1))
@@ -399,11 +484,11 @@ struct ShardResources {
 impl ShardResources {
     fn take(
         index: usize,
-        parts: &Parts,
+        plan: &Plan,
         options: &Options,
         scope: &EventScope,
     ) -> Result<Self, StartError> {
-        let terms = CacheTerms::of(parts);
+        let terms = CacheTerms::of(plan);
         let sizes = Sizes {
             behind: terms.behind_pages(),
             cache: terms.pages(terms.size(options.stripe_cache_size), index == 0),
@@ -412,7 +497,7 @@ impl ShardResources {
             shares: shares(options),
         };
         let memory = Memory::new(&sizes).map_err(refused("memory for buffers"))?;
-        let devices = parts.plan.members.iter().map(|member| member.device.clone());
+        let devices = plan.members.iter().map(|member| member.device.clone());
         let mut queue = Queue::new(devices, options.backend, 256)?;
         // SAFETY: the queue is dropped before the memory: here, in `ShardResources`, `ShardRuntimeParts` and `ShardRuntime`.
         unsafe { queue.register(&[memory.pool()]) };
@@ -594,7 +679,8 @@ pub fn flush_others_last() {
 }
 
 fn shard(
-    parts: &Parts,
+    plan: &Plan,
+    block_bytes: u32,
     options: &Options,
     done: &CarriedOut,
     index: usize,
@@ -606,13 +692,13 @@ fn shard(
     let terms = ShardTerms {
         index,
         read_only: options.read_only,
-        block: Sectors(u64::from(parts.block_bytes()) / 512),
+        block: Sectors(u64::from(block_bytes) / 512),
         scratch: memory.scratch(),
         scratch_pages: memory.cache_pages(),
-        behind_pages: CacheTerms::of(parts).behind_pages(),
+        behind_pages: CacheTerms::of(plan).behind_pages(),
     };
-    let members = parts.plan.members.iter().map(config).collect();
-    Shard::new(parts.plan.shard_config(done, members, &terms))
+    let members = plan.members.iter().map(config).collect();
+    Shard::new(plan.shard_config(done, members, &terms))
 }
 
 /// Of what the array uses of the member.

@@ -1,11 +1,13 @@
 //! How large stripe caches are: md's `stripe_cache_size`, in pages of each member, and what that comes to.
 
-use crate::array::Parts;
+use lapstrake_array::start::StartPlan;
+use lapstrake_device::Member;
 use lapstrake_engine::{
     BEHIND_PAGES, STRIPE_CACHE_SIZES, journal::JOURNAL_PAGES, stripe_cache_members,
     stripe_cache_pages,
 };
 use lapstrake_geometry::Geometry;
+use std::sync::Arc;
 use thiserror::Error;
 
 /// What an array's stripe caches are made by.
@@ -19,8 +21,7 @@ pub(crate) struct CacheTerms {
 }
 
 impl CacheTerms {
-    pub(crate) fn of(parts: &Parts) -> Self {
-        let plan = &parts.plan;
+    pub(crate) fn of(plan: &StartPlan<Arc<Member>>) -> Self {
         let geometry = &plan.geometry;
         let lags = plan.members.iter().any(|member| member.superblock().write_mostly());
         Self {

@@ -38,7 +38,7 @@ mod status;
 mod whole;
 mod window;
 
-pub use array::{Array, ArrayIo, Handle, Options, Parts, StartError, flush_others_last};
+pub use array::{Array, ArrayIo, Handle, Options, Parts, StartError, ViewError, flush_others_last};
 pub use cache::CacheSizeError;
 pub use child::with_signals;
 pub use client::{Client, Context, Kind, Memory};

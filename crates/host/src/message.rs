@@ -7,6 +7,7 @@ use lapstrake_control::{BitmapPlace, Detail, HowAdded, MemberDetail, SyncRequest
 use lapstrake_device::{Member, Waker};
 use lapstrake_engine::{MemberId, NewBitmap, Notice, Order, RequestError, SyncPiece};
 use lapstrake_metadata::{Superblock, badblocks::BadBlocks};
+use lapstrake_volumes::Map;
 use std::{
     io,
     os::fd::OwnedFd,
@@ -71,6 +72,8 @@ pub(crate) enum Message {
     ShutDown,
     /// To the coordinator.
     Quiet,
+    /// Clients see this part of the array in its place.
+    Show(Arc<Map>),
     /// End the thread.
     Exit,
     /// To the coordinator: accept clients here.

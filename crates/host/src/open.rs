@@ -6,6 +6,7 @@
 //! [`crate::Array::start`] does it when it has all that it needs of the system.
 
 mod error;
+mod reshape;
 
 use crate::array::Parts;
 use crate::create::Occupied;
@@ -36,6 +37,7 @@ use std::{
 
 pub(crate) use error::JOURNAL_NEXT;
 pub use error::{OpenArrayError, bitmap_next};
+use reshape::Reshaped;
 
 /// What to open, and how far to go.
 #[derive(Clone, Debug, Default)]
@@ -65,6 +67,8 @@ pub struct OpenRequest {
     pub set_version: Option<Version>,
     /// The layout of a RAID0 of unlike members that does not record one.
     pub raid0_layout: Option<Raid0Layout>,
+    /// The array's byte at which an array's two geometries meet, in place of the one on record, if it is being reshaped.
+    pub reshape_position: Option<u64>,
     /// Read blocks that are on record as bad on every member that could give them. It counts only where nothing is written
     /// to the members.
     pub ignore_bad_block_log: bool,
@@ -179,72 +183,9 @@ fn open_devices(
         findings = probe_all(&devices)?;
         chosen = choose_to_read(request, &devices, &findings)?;
     }
-    let candidates: Vec<Candidate<'_>> = chosen
-        .iter()
-        .enumerate()
-        .filter_map(|(id, superblock)| Some(Candidate { id, superblock: superblock.as_ref()? }))
-        .collect();
-    let is_member = |wanted: &MemberSpec| devices.iter().position(|one| one.spec() == wanted);
-    let id_of = |wanted: &MemberSpec| {
-        is_member(wanted).ok_or_else(|| OpenArrayError::NoMember { wanted: wanted.to_string() })
-    };
-    let forced_role = |(wanted, slot): &(MemberSpec, u16)| {
-        let id = id_of(wanted)?;
-        let role = chosen[id].as_ref().map(Superblock::role);
-        match role {
-            Some(Role::Unknown(_)) => Ok((id, Slot(*slot))),
-            _ => Err(OpenArrayError::KnownRole { member: wanted.to_string(), role }),
-        }
-    };
-    let options = assemble::Options {
-        forced_roles: request.forced_roles.iter().map(forced_role).collect::<Result<_, _>>()?,
-        prefer: request.prefer.as_ref().map(id_of).transpose()?,
-        unusable_logs: match read_only || request.drop_bad_block_logs {
-            true => Vec::new(),
-            false => unusable_logs(&devices, &candidates),
-        },
-        force: request.force,
-        run: request.degraded,
-        uuid: request.uuid,
-        name: request.set_name.clone(),
-        ignore_unknown: request.ignore_unknown && read_only,
-        raid0_layout: request.raid0_layout,
-    };
     let names: Vec<String> = devices.iter().map(|device| device.spec().to_string()).collect();
-    let name = |id: usize| names[id].clone();
-    let mut assembly = assemble::assemble(&candidates, &options).map_err(|error| {
-        let found = unusable(&devices, &findings, &chosen);
-        let strangers = describe_strangers(&findings, &chosen);
-        let mut text = format!("{}{found}{strangers}", error.describe(&name));
-        if let AssembleError::Geometry { error: GeometryError::AmbiguousRaid0 { .. }, .. } = error
-            && let Some(likely) = raid0_layout::likely(&devices, &candidates, &options)
-        {
-            text = format!("{text}; {likely}");
-        }
-        OpenArrayError::Assemble { error, text }
-    })?;
-    let report = report(&devices, &findings, &assembly);
-    if let Err(refusal) = &assembly.start {
-        let mut text = refusal.describe(&name) + &describe_strangers(&findings, &chosen);
-        if let Refusal::Split { parts, .. } = refusal {
-            for &id in parts.iter().flatten() {
-                let updated = chosen[id].as_ref().map_or(0, |superblock| superblock.utime().0);
-                let updated = jiff::Timestamp::from_second(updated as i64).unwrap_or_default();
-                text += &format!("\n  {} was last updated {updated}", name(id));
-            }
-        }
-        return Err(OpenArrayError::Refused { refusal: refusal.clone(), text, report });
-    }
-    if let Some(id) = assembly.journal.filter(|_| request.without_journal) {
-        return Err(OpenArrayError::JournalIsThere { member: name(id) });
-    }
-    let is_strange_journal =
-        |c: &&Candidate<'_>| c.superblock.role() == Role::Journal && !c.superblock.is_understood();
-    if let Some(journal) = candidates.iter().find(is_strange_journal)
-        && request.without_journal
-    {
-        return Err(OpenArrayError::JournalIsThere { member: name(journal.id) });
-    }
+    let reshaped = Reshaped::of(request, &mut chosen);
+    let (mut assembly, report) = decide(request, &devices, &findings, &chosen)?;
     if !read_only {
         refuse_firmware(&devices, &findings, &chosen, &assembly)?;
         if !request.force {
@@ -272,8 +213,11 @@ fn open_devices(
     let planned = StartPlan::new(&mut Members, &start, assembly, chosen.clone());
     let (mut plan, lacking) =
         planned.map_err(|error| refused(error, &names, bitmap_file.as_deref(), &report))?;
+    let after = reshaped.map(|reshaped| reshaped.plan(request, &start, &findings, &plan));
+    let mut after = after.transpose()?;
     if request.ignore_bad_block_log && read_only {
         last_resort::believe(&mut plan);
+        after.iter_mut().for_each(|after| last_resort::believe(&mut after.plan));
     }
     let Lacking {
         stale_bitmap,
@@ -289,6 +233,7 @@ fn open_devices(
     let parts = Parts {
         name: request.name.clone().or_else(|| freshest.map(own_name)).unwrap_or_default(),
         plan,
+        after,
         overlay: request.overlay.clone().filter(|_| !request.overlay_is_passing),
         overlay_is_passing: request.overlay_is_passing,
         bitmap_file,
@@ -306,6 +251,83 @@ fn open_devices(
         new_overlay,
         given_up: given_up_journal,
     })
+}
+
+/// What superblocks say together, if they may be started, and that in words.
+fn decide(
+    request: &OpenRequest,
+    devices: &[Arc<Member>],
+    findings: &[Findings],
+    chosen: &[Option<Superblock>],
+) -> Result<(Assembly, Vec<Line>), OpenArrayError> {
+    let read_only = access(request) == Access::ReadOnly;
+    let candidates: Vec<Candidate<'_>> = chosen
+        .iter()
+        .enumerate()
+        .filter_map(|(id, superblock)| Some(Candidate { id, superblock: superblock.as_ref()? }))
+        .collect();
+    let is_member = |wanted: &MemberSpec| devices.iter().position(|one| one.spec() == wanted);
+    let id_of = |wanted: &MemberSpec| {
+        is_member(wanted).ok_or_else(|| OpenArrayError::NoMember { wanted: wanted.to_string() })
+    };
+    let forced_role = |(wanted, slot): &(MemberSpec, u16)| {
+        let id = id_of(wanted)?;
+        let role = chosen[id].as_ref().map(Superblock::role);
+        match role {
+            Some(Role::Unknown(_)) => Ok((id, Slot(*slot))),
+            _ => Err(OpenArrayError::KnownRole { member: wanted.to_string(), role }),
+        }
+    };
+    let options = assemble::Options {
+        forced_roles: request.forced_roles.iter().map(forced_role).collect::<Result<_, _>>()?,
+        prefer: request.prefer.as_ref().map(id_of).transpose()?,
+        unusable_logs: match read_only || request.drop_bad_block_logs {
+            true => Vec::new(),
+            false => unusable_logs(devices, &candidates),
+        },
+        force: request.force,
+        run: request.degraded,
+        uuid: request.uuid,
+        name: request.set_name.clone(),
+        ignore_unknown: request.ignore_unknown && read_only,
+        raid0_layout: request.raid0_layout,
+    };
+    let names: Vec<String> = devices.iter().map(|device| device.spec().to_string()).collect();
+    let name = |id: usize| names[id].clone();
+    let assembly = assemble::assemble(&candidates, &options).map_err(|error| {
+        let found = unusable(devices, findings, chosen);
+        let strangers = describe_strangers(findings, chosen);
+        let mut text = format!("{}{found}{strangers}", error.describe(&name));
+        if let AssembleError::Geometry { error: GeometryError::AmbiguousRaid0 { .. }, .. } = error
+            && let Some(likely) = raid0_layout::likely(devices, &candidates, &options)
+        {
+            text = format!("{text}; {likely}");
+        }
+        OpenArrayError::Assemble { error, text }
+    })?;
+    let report = report(devices, findings, &assembly);
+    if let Err(refusal) = &assembly.start {
+        let mut text = refusal.describe(&name) + &describe_strangers(findings, chosen);
+        if let Refusal::Split { parts, .. } = refusal {
+            for &id in parts.iter().flatten() {
+                let updated = chosen[id].as_ref().map_or(0, |superblock| superblock.utime().0);
+                let updated = jiff::Timestamp::from_second(updated as i64).unwrap_or_default();
+                text += &format!("\n  {} was last updated {updated}", name(id));
+            }
+        }
+        return Err(OpenArrayError::Refused { refusal: refusal.clone(), text, report });
+    }
+    if let Some(id) = assembly.journal.filter(|_| request.without_journal) {
+        return Err(OpenArrayError::JournalIsThere { member: name(id) });
+    }
+    let is_strange_journal =
+        |c: &&Candidate<'_>| c.superblock.role() == Role::Journal && !c.superblock.is_understood();
+    if let Some(journal) = candidates.iter().find(is_strange_journal)
+        && request.without_journal
+    {
+        return Err(OpenArrayError::JournalIsThere { member: name(journal.id) });
+    }
+    Ok((assembly, report))
 }
 
 /// Has the start write superblocks without a log first.

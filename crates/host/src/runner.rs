@@ -220,6 +220,7 @@ impl Runner {
             }
             (Message::Redeal(spans), _) => runtime.redealt(spans),
             (Message::ShutDown, _) => self.shut_down(),
+            (Message::Show(part), _) => runtime.show(part),
             (Message::Exit, _) => self.ended = true,
             (Message::Notice { notice }, Some(coordinator)) => coordinator.notice(runtime, notice),
             (Message::ClientGone { shard }, Some(coordinator)) => {

@@ -10,12 +10,12 @@ use crate::open::refused;
 use crate::start_io::Members;
 use lapstrake_array::start::{StartPlan, StartRequest};
 use lapstrake_device::MemberSpec;
-use lapstrake_metadata::Superblock;
 use lapstrake_metadata::assemble::{
     AssembleError, Assembly, Candidate, Options, Reason, Refusal, Verdict, assemble,
 };
 use lapstrake_metadata::bitmap::BitmapError;
 use lapstrake_metadata::detect::Wanted;
+use lapstrake_metadata::{Reshape, Superblock};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -47,6 +47,9 @@ pub struct FoundArray {
     /// Why a start would be refused all the same, by what superblocks point at: logs, journals, bitmaps. None of an array
     /// in use, where these change.
     pub obstacle: Option<String>,
+    /// The reshape that is under way, as the freshest superblock tells of it: until its end the array can only be read.
+    /// `assembly` is of that of the two geometries which has more members.
+    pub reshape: Option<Reshape>,
 }
 
 /// How an array stands.
@@ -140,18 +143,32 @@ pub fn scan(looks: impl IntoIterator<Item = Result<Look, LookError>>) -> Found {
 }
 
 fn array(uuid: [u8; 16], candidates: Vec<Look>) -> FoundArray {
-    let superblocks = candidates.iter().enumerate();
-    let superblocks: Vec<_> = superblocks
-        .filter_map(|(id, look)| Some(Candidate { id, superblock: look.superblock()? }))
+    let superblocks: Vec<_> = candidates.iter().map(|it| it.superblock().map(judged)).collect();
+    let judged: Vec<_> = superblocks
+        .iter()
+        .enumerate()
+        .filter_map(|(id, superblock)| Some(Candidate { id, superblock: superblock.as_ref()? }))
         .collect();
     let options = Options { uuid: Some(uuid), ..Options::default() };
-    let assembly = assemble(&superblocks, &options);
-    let unusable_bitmap = assembly.as_ref().ok().and_then(|it| unusable_bitmap(it, &candidates));
+    let assembly = assemble(&judged, &options);
+    let freshest = assembly.as_ref().ok().and_then(|it| candidates[it.freshest].superblock());
+    let reshape = freshest.and_then(Superblock::reshape);
+    let unusable_bitmap =
+        assembly.as_ref().ok().and_then(|it| unusable_bitmap(it, &candidates, &superblocks));
     // As `serve` is proposed: where members are lacking for the first time, with --degraded.
-    let may_start = assemble(&superblocks, &Options { run: true, ..options });
+    let may_start = assemble(&judged, &Options { run: true, ..options });
     let may_start = may_start.ok().filter(|it| it.start.is_ok() && unusable_bitmap.is_none());
-    let obstacle = may_start.and_then(|it| obstacle(it, &candidates));
-    FoundArray { uuid, candidates, assembly, unusable_bitmap, obstacle }
+    let obstacle = may_start.and_then(|it| obstacle(it, &candidates, superblocks));
+    FoundArray { uuid, candidates, assembly, unusable_bitmap, obstacle, reshape }
+}
+
+/// The superblock as it is judged: during a reshape that of the geometry which has more members.
+fn judged(own: &Superblock) -> Superblock {
+    match own.reshape() {
+        Some(Reshape { before, after, .. }) if before.raid_disks() > after.raid_disks() => before,
+        Some(Reshape { after, .. }) => after,
+        None => own.clone(),
+    }
 }
 
 fn is_unsupported((_, verdict): &(usize, Verdict)) -> bool {
@@ -159,13 +176,16 @@ fn is_unsupported((_, verdict): &(usize, Verdict)) -> bool {
 }
 
 /// Why the start that would be planned is none. Nothing is locked or written.
-fn obstacle(assembly: Assembly, candidates: &[Look]) -> Option<String> {
+fn obstacle(
+    assembly: Assembly,
+    candidates: &[Look],
+    superblocks: Vec<Option<Superblock>>,
+) -> Option<String> {
     if candidates.iter().any(|look| look.writers().is_some()) {
         return None;
     }
     let devices: Vec<_> = candidates.iter().map(|look| look.member().clone()).collect();
     let names: Vec<_> = candidates.iter().map(|look| look.spec().to_string()).collect();
-    let superblocks = candidates.iter().map(|look| look.superblock().cloned()).collect();
     let request = StartRequest {
         devices: &devices,
         bitmap_file: None,
@@ -179,11 +199,14 @@ fn obstacle(assembly: Assembly, candidates: &[Look]) -> Option<String> {
     Some(refused(planned.err()?, &names, None, &[]).to_string())
 }
 
-fn unusable_bitmap(assembly: &Assembly, candidates: &[Look]) -> Option<(usize, BitmapError)> {
+fn unusable_bitmap(
+    assembly: &Assembly,
+    candidates: &[Look],
+    superblocks: &[Option<Superblock>],
+) -> Option<(usize, BitmapError)> {
     let taken = assembly.verdicts.iter().filter(|(_, it)| !matches!(it, Verdict::Left(_)));
-    let copies = taken.filter_map(|&(id, _)| {
-        Some((id, candidates[id].bitmap_error(candidates[id].superblock()?)?))
-    });
+    let copies = taken
+        .filter_map(|&(id, _)| Some((id, candidates[id].bitmap_error(superblocks[id].as_ref()?)?)));
     let (sound, bad): (Vec<_>, Vec<_>) = copies.partition(|(_, error)| error.is_none());
     let mut bad = bad.into_iter().filter_map(|(id, error)| Some((id, error?)));
     match sound.is_empty() {

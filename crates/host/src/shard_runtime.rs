@@ -14,7 +14,9 @@ use lapstrake_engine::{
     Buf, BufId, Comparison, Compute, Finding, IoId, IoKind, MemberId, MemberIo, Notice, Order,
     RequestError, RequestKind, Seal, Shard, Time, World,
 };
+use lapstrake_volumes::{Map, Piece, Place};
 use slab::Slab;
+use smallvec::{SmallVec, smallvec};
 use std::{
     collections::VecDeque,
     ops::Range,
@@ -31,6 +33,18 @@ pub(crate) enum Caller {
     Client(usize, u64),
     /// A thread that is no shard.
     External(Sender<Result<(), RequestError>>),
+    /// A client of this shard, of whose request this is a part, by the key of a [`CutRequest`].
+    Part(usize),
+}
+
+/// A client's request for what does not lie in one piece.
+#[derive(Debug)]
+struct CutRequest {
+    client: usize,
+    id: u64,
+    /// Parts that have not ended.
+    parts: usize,
+    result: Result<(), RequestError>,
 }
 
 /// What carries out what a shard and its router want: a borrow of [`ShardRuntime`] without them.
@@ -40,6 +54,7 @@ struct ShardWorld<'a> {
     queue: &'a mut Queue,
     memory: &'a mut Memory,
     replies: &'a mut VecDeque<(usize, u64, Result<(), RequestError>)>,
+    cut: &'a mut Slab<CutRequest>,
     notices: &'a mut VecDeque<Notice>,
     devices: &'a [usize],
     sent: &'a mut [MemberWork],
@@ -115,6 +130,16 @@ impl RouterWorld for ShardWorld<'_> {
             }
             Outgoing::Answer { caller: Caller::Client(client, id), result } => {
                 self.replies.push_back((client, id, result));
+            }
+            Outgoing::Answer { caller: Caller::Part(key), result } => {
+                let cut = &mut self.cut[key];
+                assert!(cut.parts > 0, "request {key} ended twice");
+                cut.parts -= 1;
+                cut.result = cut.result.and(result);
+                if cut.parts == 0 {
+                    let CutRequest { client, id, result, .. } = self.cut.remove(key);
+                    self.replies.push_back((client, id, result));
+                }
             }
             Outgoing::Answer { caller: Caller::External(answer), result } => {
                 // Who has lost interest in it need not be told.
@@ -208,6 +233,9 @@ pub(crate) struct ShardRuntime {
     counters: Arc<Counters>,
     began: Instant,
     router: Router<Caller, Address>,
+    /// What clients see of the array, if not all of it.
+    view: Option<Arc<Map>>,
+    cut: Slab<CutRequest>,
     /// The queue's index of each member's device, and what was sent to it.
     devices: Vec<usize>,
     sent: Vec<MemberWork>,
@@ -258,6 +286,8 @@ impl ShardRuntime {
             counters: parts.counters,
             began: parts.began,
             router: Router::new(parts.index, shards, parts.spans),
+            view: None,
+            cut: Slab::new(),
             devices: (0..parts.members).collect(),
             sent: vec![MemberWork::default(); parts.members],
             removed: Vec::new(),
@@ -419,10 +449,33 @@ impl ShardRuntime {
     ) {
         trace!(client, id, ?kind, sector, sectors = len, "request");
         self.clients[client].busy += 1;
+        let pieces: SmallVec<[Piece; 4]> = match &self.view {
+            Some(view) if len > 0 => view.pieces(sector * 512..(sector + len) * 512).collect(),
+            _ => smallvec![whole(sector, len)],
+        };
+        if let [piece] = pieces[..] {
+            return self.route(Caller::Client(client, id), kind, piece);
+        }
+        let cut = CutRequest { client, id, parts: pieces.len(), result: Ok(()) };
+        let key = self.cut.insert(cut);
+        let mut skip = 0;
+        for piece in pieces {
+            self.route(Caller::Part(key), kind.advance_sectors(skip), piece);
+            skip += (piece.len / 512) as u32;
+        }
+    }
+
+    fn route(&mut self, caller: Caller, kind: RequestKind, piece: Piece) {
         let memory = buf_of(kind).map(|buf| Address(self.memory.ptr(buf)));
+        let (sector, len) = (piece.place.offset / 512, piece.len / 512);
         let request = RoutedRequest { kind, memory, sector, len };
         let (router, shard, mut world) = self.routing();
-        router.request(shard, &mut world, Caller::Client(client, id), request, true);
+        router.request(shard, &mut world, caller, request, true);
+    }
+
+    /// Clients see this in the array's place from now on.
+    pub(crate) fn show(&mut self, view: Arc<Map>) {
+        self.view = Some(view);
     }
 
     /// # Safety
@@ -464,6 +517,7 @@ impl ShardRuntime {
             queue: &mut self.queue,
             memory: &mut self.memory,
             replies: &mut self.replies,
+            cut: &mut self.cut,
             notices: &mut self.notices,
             devices: &self.devices,
             sent: &mut self.sent,
@@ -523,7 +577,7 @@ impl ShardRuntime {
 
     /// See [`Router::owned`].
     pub(crate) fn owned(&self, at: u64) -> Option<Range<u64>> {
-        self.router.owned(at)
+        self.router.owned(at).filter(|_| self.view.is_none())
     }
 
     /// Carries out what the shard and its router want.
@@ -679,6 +733,11 @@ fn buf_of(kind: RequestKind) -> Option<Buf> {
         RequestKind::Read(buf) | RequestKind::Write { buf, .. } => Some(buf),
         _ => None,
     }
+}
+
+/// Sectors of an array of which all is shown.
+fn whole(sector: u64, len: u64) -> Piece {
+    Piece { place: Place { device: 0, offset: sector * 512 }, len: len * 512 }
 }
 
 /// Whether an operation ended so for want of room.

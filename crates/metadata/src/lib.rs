@@ -20,6 +20,7 @@ mod error;
 pub mod firmware;
 pub mod journal;
 pub mod ppl;
+mod reshape;
 mod role;
 mod superblock;
 mod unsupported;
@@ -30,6 +31,7 @@ mod wire;
 
 pub use error::SuperblockError;
 pub use lapstrake_geometry::Version;
+pub use reshape::Reshape;
 pub use role::{Device, Role};
 pub use superblock::{MAGIC, Superblock, read_at, uuid_text};
 pub use unsupported::{LOGICAL_BLOCK_MAX, Unsupported};

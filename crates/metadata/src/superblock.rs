@@ -296,7 +296,8 @@ impl Superblock {
             ),
         };
         if reshape {
-            return Some(Unsupported::Reshape);
+            let is_known = self.reshape().is_some();
+            return Some(if is_known { Unsupported::Reshape } else { Unsupported::ReshapeFields });
         }
         if clustered {
             return Some(Unsupported::Clustered);

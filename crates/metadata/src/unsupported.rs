@@ -24,8 +24,13 @@ pub enum Unsupported {
     )]
     Ppl,
     /// The geometry is being changed.
-    #[error("a reshape is in progress, not supported yet; let the kernel's md end it first")]
+    #[error(
+        "a reshape is in progress: until it has ended the array can only be read (lapstrake cat, serve --read-only)"
+    )]
     Reshape,
+    /// What is said of a change of geometry does not describe two arrays.
+    #[error("a reshape is said to be in progress, but not from which number of members")]
+    ReshapeFields,
     /// The array is shared by the nodes of a cluster.
     #[error("the array is clustered, not supported; the kernel's md serves it, in its cluster")]
     Clustered,

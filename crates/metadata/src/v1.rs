@@ -104,7 +104,7 @@ on_disk! {
         80 size: u64,
         /// Sectors.
         88 chunksize: u32,
-        /// Number of slots; during a reshape the larger of old and new.
+        /// Number of slots; during a reshape those to come.
         92 raid_disks: u32,
         /// Sectors from this superblock to the bitmap; or offset (i16) and size (u16) of the
         /// partial parity log.

@@ -118,6 +118,23 @@ part() {
     echo $((part > 0 ? part : chunk))
 }
 
+# reshape_part COMMAND...: begins a reshape, and lets some of it be done, but not all.
+reshape_part() {
+    local limit limits=(/proc/sys/dev/raid/speed_limit_{min,max}) patience=1000 done=0
+    for limit in ${limits[@]}; do echo 2000 >$limit; done
+    quietly "$@"
+    # What is in flight counts, whether or not the position is on record.
+    until [ "$done" -ge 2048 ]; do
+        patience=$((patience - 1))
+        [ $patience -gt 0 ] || { echo "no reshape comes so far:"; cat /proc/mdstat; exit 1; }
+        nap 0.02
+        done=$(sed -n 's/.*reshape = *[0-9.]*% (\([0-9]*\)\/.*/\1/p' /proc/mdstat)
+        done=${done:-0}
+    done
+    echo 1000 >${limits[0]}
+    echo 200000 >${limits[1]}
+}
+
 # rests: waits until superblocks say clean.
 rests() { until [ "$(<$md/array_state)" = clean ]; do nap 0.01; done; }
 

@@ -1,5 +1,6 @@
 //! Promise: what is on arrays is shown and read, also where LVM's volumes lie on several of them.
 
+use crate::support::md::can_copy;
 use crate::support::{Lab, pattern};
 use flate2::read::GzDecoder;
 use std::io::Read;
@@ -84,15 +85,21 @@ fn what_is_not_here_is_named_and_nothing_is_written() {
     assert!(!lab.path("out").exists());
 }
 
-#[test]
-fn partitions_of_an_array_are_shown_and_read() {
-    let lab = Lab::new(&[32, 32]);
+/// 8 MiB, of which partition 1 is from the first to the third.
+fn partitioned() -> Vec<u8> {
     let mut bytes = pattern(3, 8 * MIB);
     bytes[..512].fill(0);
     bytes[446 + 4] = 0x83;
     bytes[446 + 8..][..4].copy_from_slice(&2048_u32.to_le_bytes());
     bytes[446 + 12..][..4].copy_from_slice(&4096_u32.to_le_bytes());
     bytes[510..512].copy_from_slice(&[0x55, 0xaa]);
+    bytes
+}
+
+#[test]
+fn partitions_of_an_array_are_shown_and_read() {
+    let lab = Lab::new(&[32, 32]);
+    let bytes = partitioned();
     mirror(&lab, "data", ["m0", "m1"], &bytes);
     let told = lab.run("look --json m0 m1").ok().json();
     let part = &told["devices"][0]["partitions"][0];
@@ -101,4 +108,48 @@ fn partitions_of_an_array_are_shown_and_read() {
     assert!(lab.read("out") == bytes[MIB..3 * MIB]);
     let ran = lab.run("cat --partition 2 -o other m0 m1");
     assert!(ran.code == 1 && ran.err.contains("no partition 2; there is 1"), "{ran:?}");
+}
+
+/// What is behind its first MiB lies in extents of 4 MiB: root's are 0, 1, 5 and 6, data's those between.
+#[test]
+fn a_volume_in_two_pieces_is_served_and_nothing_else_is_written() {
+    if !can_copy("a volume, served") {
+        return;
+    }
+    let lab = Lab::new(&[64, 64]);
+    let before = physical(include_bytes!("../../../volumes/tests/fixtures/pv2.gz"), 5);
+    mirror(&lab, "data", ["m0", "m1"], &before);
+    let server = lab.serve_data("--volume single/root --shards 2 m0 m1");
+    assert_eq!(server.facts["export_bytes"], 16 * MIB);
+    let root = |bytes: &[u8]| [&bytes[MIB..9 * MIB], &bytes[21 * MIB..29 * MIB]].concat();
+    assert!(lab.contents(&server) == root(&before));
+    let new = pattern(6, 16 * MIB);
+    lab.fill(&server, &new);
+    assert!(lab.contents(&server) == new);
+    server.stop();
+    let mut after = before;
+    after[MIB..9 * MIB].copy_from_slice(&new[..8 * MIB]);
+    after[21 * MIB..29 * MIB].copy_from_slice(&new[8 * MIB..]);
+    lab.run("cat --length 32M -o out m0").ok();
+    assert!(lab.read("out") == after);
+}
+
+#[test]
+fn a_partition_is_served_by_file_and_what_cannot_be_is_refused() {
+    let lab = Lab::new(&[32, 32]);
+    let bytes = partitioned();
+    mirror(&lab, "data", ["m0", "m1"], &bytes);
+    for (what, words) in [
+        ("--partition 2", "no partition 2; there is 1; nothing is served"),
+        ("--volume vg/none", "no volume group was found; nothing is served"),
+    ] {
+        let ran = lab.run(&format!("serve {what} m0 m1"));
+        assert!(ran.code == 1 && ran.err.contains(words), "{what}: {ran:?}");
+    }
+    if !can_copy("a partition, served") {
+        return;
+    }
+    let server = lab.serve_data("--read-only --partition 1 m0 m1");
+    assert!(lab.contents(&server) == bytes[MIB..3 * MIB]);
+    server.stop();
 }

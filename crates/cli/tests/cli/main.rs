@@ -33,6 +33,7 @@ mod on_record;
 mod predict;
 mod replace;
 mod rescue;
+mod reshape;
 mod scan;
 mod scrub;
 mod serve;

@@ -101,7 +101,7 @@ fn detail(parts: &Parts, options: &Options) -> Detail {
         sync_speed_min_kib: options.sync_speed_min_kib,
         sync_speed_max_kib: options.sync_speed_max_kib,
         check_window: None,
-        stripe_cache_size: CacheTerms::of(parts).size(options.stripe_cache_size),
+        stripe_cache_size: CacheTerms::of(&parts.plan).size(options.stripe_cache_size),
         members: member_details(parts),
         backend: String::new(),
         shards,
@@ -129,13 +129,13 @@ pub(super) fn facts(parts: &Parts, options: &Options, scope: EventScope) -> Fact
     let of = |device: &Arc<Member>| MemberFact::new(device, device.spec().names());
     let is_mirror = matches!(plan.geometry, Geometry::Mirror(_));
     let is_logged = plan.log_signature().is_some() || plan.replays;
-    let cache = CacheTerms::of(parts);
+    let cache = CacheTerms::of(&parts.plan);
     Facts {
         name: quoted(&parts.name),
         has_control: options.has_control,
         redundant: plan.geometry.level().has_redundancy(),
         is_logged,
-        has_one_writer: is_logged || cache.behind_pages() > 0,
+        has_one_writer: is_logged || cache.behind_pages() > 0 || parts.after.is_some(),
         is_mirror,
         cache,
         geometry: plan.geometry.clone(),

@@ -77,6 +77,21 @@ pub enum OpenArrayError {
         /// What its superblock says that it is.
         role: Option<Role>,
     },
+    /// The freshest superblock knows nothing of a reshape of which others tell.
+    #[error(
+        "members tell of a reshape of which the freshest one does not know; nothing was written: leave them out"
+    )]
+    ReshapeUnclear,
+    /// The position that was given for a reshape lies within a block.
+    #[error(
+        "--reshape-position {bytes}: it is no multiple of the members' logical block of {block} bytes; nothing was written"
+    )]
+    ReshapePosition {
+        /// It.
+        bytes: u64,
+        /// The members' logical block, bytes.
+        block: u64,
+    },
     /// Not one array.
     #[error("{text}; nothing was written")]
     Assemble {

@@ -185,6 +185,50 @@ fn features_that_are_not_supported_are_named() {
     assert_eq!(v1_with(|sb| sb.level = -4).unsupported(), Some(Unsupported::Level(-4)));
     assert_eq!(v1_with(|sb| sb.layout = 9).unsupported(), Some(Unsupported::Layout(9)));
     assert_eq!(v090_with(|sb| sb.minor_version = 91).unsupported(), Some(Unsupported::Reshape));
+    let from_none = |sb: &mut v1::Superblock| {
+        (sb.feature_map, sb.delta_disks) = (feature::RESHAPE_ACTIVE, sb.raid_disks as i32);
+    };
+    assert_eq!(v1_with(from_none).unsupported(), Some(Unsupported::ReshapeFields));
+    assert_eq!(of(feature::NEW_OFFSET), Some(Unsupported::ReshapeFields));
+}
+
+#[test]
+fn a_reshape_is_two_arrays() {
+    let growing = v1_with(|sb| {
+        sb.feature_map = feature::RESHAPE_ACTIVE | feature::NEW_OFFSET | feature::BITMAP_OFFSET;
+        (sb.delta_disks, sb.reshape_position, sb.new_offset) = (2, 1000, -512);
+        (sb.new_level, sb.new_layout, sb.new_chunk) = (6, 8, 256);
+        let slots = (0..sb.raid_disks as u16).chain([v1::role::SPARE, 0x8003]);
+        sb.dev_roles = slots.collect();
+        sb.max_dev = sb.dev_roles.len() as u32;
+    });
+    let found = growing.reshape().unwrap();
+    let disks = growing.raid_disks();
+    assert_eq!((found.position, found.is_backwards), (Sector(1000), false));
+    assert_eq!((found.before.raid_disks(), found.after.raid_disks()), (disks - 2, disks));
+    assert_eq!((found.before.level_md(), found.after.level_md()), (growing.level_md(), 6));
+    assert_eq!((found.after.layout_md(), found.after.chunk()), (8, Sectors(256)));
+    assert_eq!(found.before.data_offset(), growing.data_offset());
+    assert_eq!(found.after.data_offset() + Sectors(512), growing.data_offset());
+    let new = u32::from(disks) - 1;
+    assert_eq!(found.before.role_of(new), Role::Spare);
+    assert_eq!(found.after.role_of(new), Role::Active(Slot(disks - 1)));
+    for one in [&found.before, &found.after] {
+        assert_eq!((one.unsupported(), one.bitmap_sector(), one.reshape()), (None, None, None));
+        assert_eq!(one.role_of(u32::from(disks) + 1), Role::Unknown(0x8003), "it may be a member");
+    }
+
+    let shrinking = v1_with(|sb| {
+        (sb.feature_map, sb.delta_disks) = (feature::RESHAPE_ACTIVE, -1);
+        (sb.new_level, sb.new_layout, sb.new_chunk) = (sb.level, sb.layout, sb.chunksize);
+        sb.dev_roles = (0..=sb.raid_disks as u16).collect();
+        sb.max_dev = sb.dev_roles.len() as u32;
+    });
+    let found = shrinking.reshape().unwrap();
+    let leaving = u32::from(found.after.raid_disks());
+    assert!(found.is_backwards);
+    assert_eq!(found.before.role_of(leaving), Role::Active(Slot(leaving as u16)));
+    assert_eq!(found.after.role_of(leaving), Role::Spare);
 }
 
 #[test]

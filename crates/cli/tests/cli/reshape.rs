@@ -1,0 +1,138 @@
+//! Promise: an array that the kernel left in the midst of a reshape is read as the kernel reads it, with a member missing,
+//! too; it is not written.
+
+use crate::support::md::Md;
+use crate::support::{Lab, pattern};
+
+/// How the array is made, of how many members; what adds members; how the geometry changes; a member that may be missing.
+struct Course {
+    made: &'static str,
+    members: usize,
+    added: usize,
+    change: &'static str,
+    spared: Option<usize>,
+}
+
+/// Where the kernel records what it has rewritten before it goes over it.
+const RECORDED: [Course; 6] = [
+    course("-l5 -c64", 4, 1, "--raid-devices 5", Some(1)),
+    course("-l10 -c64 -p n2", 4, 1, "--raid-devices 5", Some(2)),
+    course("-l10 -c64 -p n2", 4, 0, "--chunk 32", Some(1)),
+    course("-l5 -c64", 5, 0, "--raid-devices 4 --backup-file=/tmp/backup", Some(0)),
+    course("-l4 -c64", 3, 1, "--raid-devices 4", Some(2)),
+    course("-e 0.90 -l5 -c64", 3, 1, "--raid-devices 4", Some(1)),
+];
+
+/// Where it moves data by a smaller data offset, and does not.
+const UNRECORDED: [Course; 3] = [
+    course("-l6 -c64", 5, 0, "--chunk 32", Some(0)),
+    course("-l5 -c64", 4, 0, "--layout left-asymmetric", Some(3)),
+    course("-l5 -c64", 4, 1, "--level 6 --raid-devices 5", Some(4)),
+];
+
+const fn course(
+    made: &'static str,
+    members: usize,
+    added: usize,
+    change: &'static str,
+    spared: Option<usize>,
+) -> Course {
+    Course { made, members, added, change, spared }
+}
+
+/// Leaves an array with these bytes in the midst of a change: its members m0, m1..., and the position on record, bytes.
+fn left_half_done(md: &mut Md, lab: &Lab, course: &Course) -> (String, u64) {
+    let Course { made, members, added, change, .. } = course;
+    let names: Vec<String> = (0..members + added).map(|index| format!("m{index}")).collect();
+    let names = names.join(" ");
+    let said = md.play(
+        lab,
+        &names,
+        &format!(
+            "rm -rf /run/mdadm /tmp/backup
+             quietly mdadm --create /dev/md0 --run --assume-clean {made} -n{members} \
+                 ${{devices[@]:0:{members}}}
+             read -r size </sys/block/md0/size
+             # One that is to lose members gives up what they hold first.
+             [[ '{change}' != *backup* ]] ||
+                 quietly mdadm --grow /dev/md0 --array-size $((size / 2 / ({members} - 1) * ({members} - 2)))
+             fill $dir/bytes >/dev/null
+             for device in ${{devices[@]:{members}}}; do quietly mdadm /dev/md0 --add $device; done
+             reshape_part mdadm --grow /dev/md0 {change}
+             quietly mdadm --stop /dev/md0
+             mdadm --examine ${{devices[0]}} | sed -n 's/ *Reshape pos.n : \\([0-9]*\\).*/\\1/p'"
+        ),
+    );
+    let kib: u64 = said.trim().parse().unwrap_or_else(|_| panic!("{made}, {change}: {said}"));
+    (names, kib * 1024)
+}
+
+fn made(course: &Course) -> (Lab, Vec<u8>, String) {
+    let lab = Lab::new(&vec![12; course.members + course.added]);
+    let bytes = pattern(41, 64 << 20);
+    std::fs::write(lab.path("bytes"), &bytes).unwrap();
+    let what = format!("{}, {} members: {}", course.made, course.members, course.change);
+    (lab, bytes, what)
+}
+
+/// All bytes are read, without a member, too, and nothing is written.
+fn is_read(lab: &Lab, course: &Course, names: &str, options: &str, bytes: &[u8], what: &str) {
+    let before = lab.read("m0");
+    let all = lab.run(&format!("cat --overwrite -o out {options} {names}"));
+    assert_eq!(all.code, 0, "{what}: {all:?}");
+    assert!(all.err.contains("a reshape from"), "{what}: {all:?}");
+    let read = lab.read("out");
+    assert!(read.len() > 8 << 20 && read[..] == bytes[..read.len()], "{what}: other bytes");
+    if let Some(spared) = course.spared {
+        let some: Vec<&str> = names.split(' ').filter(|it| *it != format!("m{spared}")).collect();
+        lab.run(&format!("cat --overwrite -o out {options} {}", some.join(" ")));
+        assert!(lab.read("out") == read, "{what}: other bytes without m{spared}");
+    }
+    let refused = lab.run(&format!("serve {names}"));
+    assert_eq!(refused.code, 1, "{what}: {refused:?}");
+    assert!(refused.err.contains("the array can only be read"), "{what}: {refused:?}");
+    let found = lab.run("scan .");
+    assert!(found.out.contains("serve --read-only"), "{what}: {found:?}");
+    assert!(lab.read("m0") == before, "{what}: a member was written");
+}
+
+#[test]
+fn an_array_left_in_the_midst_of_a_reshape_is_read() {
+    let Some(mut md) = Md::boot("arrays in the midst of a reshape") else { return };
+    for course in &RECORDED {
+        let (lab, bytes, what) = made(course);
+        let (names, position) = left_half_done(&mut md, &lab, course);
+        assert!(position > 0, "{what}");
+        is_read(&lab, course, &names, "", &bytes, &what);
+    }
+}
+
+/// Where the kernel has rewritten more than is on record, its own md takes what is not there any more for data once it
+/// goes on; the right position gives all of it.
+#[test]
+fn what_the_kernel_rewrote_beyond_what_it_recorded_is_read_with_the_right_position() {
+    let Some(mut md) = Md::boot("arrays whose reshape is not on record") else { return };
+    for course in &UNRECORDED {
+        let (lab, bytes, what) = made(course);
+        let (names, recorded) = left_half_done(&mut md, &lab, course);
+        lab.run(&format!("cat --reshape-position 1T -o new {names}")).ok();
+        let new = lab.read("new");
+        let right = new.iter().zip(&bytes).take_while(|(one, other)| one == other).count() as u64;
+        let right = right / 4096 * 4096;
+        assert!(right > recorded, "{what}: {recorded} on record, {right} rewritten");
+        is_read(&lab, course, &names, &format!("--reshape-position {right}"), &bytes, &what);
+        let refused = lab.run(&format!("cat --reshape-position 100 -o other {names}"));
+        assert!(refused.code == 1 && refused.err.contains("no multiple"), "{what}: {refused:?}");
+    }
+}
+
+#[test]
+fn an_array_in_the_midst_of_a_reshape_is_served_for_reading() {
+    let Some(mut md) = Md::boot("an array in the midst of a reshape, served") else { return };
+    let (lab, bytes, _) = made(&RECORDED[0]);
+    let (names, _) = left_half_done(&mut md, &lab, &RECORDED[0]);
+    let server = lab.serve_data(&format!("--read-only --shards 3 {names}"));
+    let read = lab.contents(&server);
+    assert!(read.len() > 8 << 20 && read[..] == bytes[..read.len()]);
+    server.stop();
+}

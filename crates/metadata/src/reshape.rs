@@ -1,0 +1,103 @@
+//! Superblocks of an array whose geometry is being changed, as ones of the array before and after.
+
+use lapstrake_geometry::Sector;
+
+use crate::{Superblock, v1, v090};
+
+/// What a superblock says of a reshape that is under way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reshape {
+    /// The superblock if the reshape had never begun.
+    pub before: Superblock,
+    /// The superblock if it had ended.
+    pub after: Superblock,
+    /// The array's sector at which the two geometries meet.
+    pub position: Sector,
+    /// The new geometry holds from `position` on; else up to it.
+    pub is_backwards: bool,
+}
+
+impl Superblock {
+    /// The reshape that is under way, if there is one and its fields describe two arrays.
+    ///
+    /// What the two have in common, such as events and roles, is this superblock's. There is no bitmap in them: this one's
+    /// is of neither.
+    pub fn reshape(&self) -> Option<Reshape> {
+        let (before, after, position, is_backwards) = match self {
+            Self::V090(sb) => of_v090(sb)?,
+            Self::V1(sb) => of_v1(sb)?,
+        };
+        Some(Reshape { before, after, position: Sector(position), is_backwards })
+    }
+}
+
+type Parts = (Superblock, Superblock, u64, bool);
+
+fn of_v1(sb: &v1::Superblock) -> Option<Parts> {
+    use v1::feature::{BITMAP_OFFSET, NEW_OFFSET, RESHAPE_ACTIVE, RESHAPE_BACKWARDS};
+    if !sb.has(RESHAPE_ACTIVE) {
+        return None;
+    }
+    let disks = disks_before(sb.raid_disks, sb.delta_disks, v1::role::MAX.into())?;
+    let mut before = sb.clone();
+    before.feature_map &= !(RESHAPE_ACTIVE | RESHAPE_BACKWARDS | NEW_OFFSET | BITMAP_OFFSET);
+    before.bitmap_offset = 0;
+    (before.new_level, before.new_layout, before.new_chunk) = (0, 0, 0);
+    (before.reshape_position, before.delta_disks, before.new_offset) = (0, 0, 0);
+    let mut after = before.clone();
+    before.raid_disks = disks;
+    (after.level, after.layout, after.chunksize) = (sb.new_level, sb.new_layout, sb.new_chunk);
+    if sb.has(NEW_OFFSET) {
+        after.data_offset = sb.data_offset.checked_add_signed(sb.new_offset.into())?;
+        // Room for the data of both: what the one has more at its start, the other has at its end.
+        let less = u64::try_from(sb.new_offset).unwrap_or(0);
+        after.data_size = sb.data_size.saturating_sub(less).max(sb.size.min(sb.data_size));
+    }
+    for one in [&mut before, &mut after] {
+        let only_in_other = one.raid_disks..disks.max(sb.raid_disks);
+        let roles = one.dev_roles.iter_mut();
+        roles
+            .filter(|role| only_in_other.contains(&u32::from(**role)))
+            .for_each(|role| *role = v1::role::SPARE);
+    }
+    let is_backwards = is_backwards(sb.delta_disks, sb.has(RESHAPE_BACKWARDS));
+    Some((Superblock::V1(before), Superblock::V1(after), sb.reshape_position, is_backwards))
+}
+
+fn of_v090(sb: &v090::Superblock) -> Option<Parts> {
+    use v090::disk_state::{ACTIVE, SYNC};
+    if sb.minor_version <= 90 {
+        return None;
+    }
+    let disks = disks_before(sb.raid_disks, sb.delta_disks, v090::MAX_DISKS as u32)?;
+    let mut before = sb.clone();
+    before.minor_version = 90;
+    before.state &= !v090::state::BITMAP_PRESENT;
+    (before.new_level, before.new_layout, before.new_chunk) = (0, 0, 0);
+    (before.reshape_position, before.delta_disks) = (0, 0);
+    let mut after = before.clone();
+    before.raid_disks = disks;
+    (after.level, after.layout, after.chunk_size) = (sb.new_level, sb.new_layout, sb.new_chunk);
+    for one in [&mut before, &mut after] {
+        let raid_disks = one.raid_disks;
+        for disk in one.disks.iter_mut().chain([&mut one.this_disk]) {
+            match disk.raid_disk < raid_disks {
+                true if disk.state & ACTIVE != 0 => disk.state |= SYNC,
+                true => {}
+                false => disk.state &= !(ACTIVE | SYNC),
+            }
+        }
+    }
+    let is_backwards = is_backwards(sb.delta_disks, false);
+    Some((Superblock::V090(before), Superblock::V090(after), sb.reshape_position, is_backwards))
+}
+
+/// How many slots there were: `raid_disks` counts those to come.
+fn disks_before(raid_disks: u32, delta: i32, max: u32) -> Option<u32> {
+    raid_disks.checked_add_signed(delta.checked_neg()?).filter(|disks| (1..=max).contains(disks))
+}
+
+/// An array that loses members is always rewritten from its end on.
+fn is_backwards(delta: i32, flag: bool) -> bool {
+    delta < 0 || delta == 0 && flag
+}
