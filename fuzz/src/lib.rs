@@ -7,6 +7,10 @@ use lapstrake_metadata::{Device, Role, Superblock, read_at};
 /// bytes lead back to the value.
 pub fn exercise(superblock: &Superblock, device: Sectors) {
     ask(superblock);
+    if let Some(reshape) = superblock.reshape() {
+        ask(&reshape.before);
+        ask(&reshape.after);
+    }
     let again = |superblock: &Superblock| {
         let bytes = superblock.encode();
         let read = read_at(superblock.version(), device, &bytes).expect("was sound");

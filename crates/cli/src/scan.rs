@@ -6,7 +6,7 @@ use crate::patience;
 use crate::text;
 use lapstrake_device::{MemberSpec, OpenError, quoted_path};
 use lapstrake_host::scan::{self, Completeness, Found, FoundArray, Look, LookError};
-use lapstrake_host::{SUPERBLOCKS, bitmap_next, describe_at, describe_undecided};
+use lapstrake_host::{SUPERBLOCKS, bitmap_next, describe_at, describe_undecided, image_format};
 use lapstrake_lab::width;
 use lapstrake_metadata::Superblock;
 use lapstrake_metadata::assemble::{Refusal, Verdict};
@@ -59,7 +59,8 @@ pub fn run(args: &Args) -> Outcome {
     let found = scan::scan(silent.into_iter().map(Err).chain(looks));
     // Of all of a machine's devices some always fail.
     let counts = |failure: &LookError| !by_default || matches!(failure, LookError::Silent { .. });
-    let may_lack = found.failures.iter().any(counts);
+    let is_packed = |look: &Look| image_format(look.findings()).is_some();
+    let may_lack = found.failures.iter().any(counts) || found.others.iter().any(is_packed);
     if args.json {
         outln!("{:#}", report(&found, may_lack));
     } else {

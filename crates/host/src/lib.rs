@@ -63,7 +63,7 @@ pub use open::{
     probe, probe_around,
 };
 pub use overlay::NewOverlay;
-pub use own_superblock::{SUPERBLOCKS, describe, describe_at, describe_undecided};
+pub use own_superblock::{SUPERBLOCKS, describe, describe_at, describe_undecided, image_format};
 pub use scope::EventScope;
 pub use start_io::DeviceError;
 pub use whole::open_whole;

@@ -226,13 +226,18 @@ pub fn describe_at(spec: &MemberSpec, found: &Findings) -> String {
         let whole = format!("{}@0+SIZE", spec.path.display());
         format!("; give {part} (or {whole}, if the device as a whole was the member all the same)")
     });
-    let formats = found.all.iter().filter_map(|finding| match finding {
+    let format = image_format(found).filter(|_| spec.is_whole());
+    let as_file = format.map(|format| as_file(&spec.path, format));
+    describe(found) + &next.or(as_file).unwrap_or_default()
+}
+
+/// QEMU's name of the format, if it is a disk image in one of its own: what is in it was not looked at.
+#[must_use]
+pub fn image_format(found: &Findings) -> Option<&'static str> {
+    found.all.iter().find_map(|finding| match finding {
         Finding::Foreign { kind, .. } => qemu_format(*kind),
         _ => None,
-    });
-    let as_file =
-        formats.filter(|_| spec.is_whole()).map(|format| as_file(&spec.path, format)).next();
-    describe(found) + &next.or(as_file).unwrap_or_default()
+    })
 }
 
 /// What QEMU calls a format of disk images.

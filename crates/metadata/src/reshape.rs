@@ -49,9 +49,9 @@ fn of_v1(sb: &v1::Superblock) -> Option<Parts> {
     (after.level, after.layout, after.chunksize) = (sb.new_level, sb.new_layout, sb.new_chunk);
     if sb.has(NEW_OFFSET) {
         after.data_offset = sb.data_offset.checked_add_signed(sb.new_offset.into())?;
-        // Room for the data of both: what the one has more at its start, the other has at its end.
+        // The room ends where it did.
         let less = u64::try_from(sb.new_offset).unwrap_or(0);
-        after.data_size = sb.data_size.saturating_sub(less).max(sb.size.min(sb.data_size));
+        after.data_size = sb.data_size.saturating_sub(less);
     }
     for one in [&mut before, &mut after] {
         let only_in_other = one.raid_disks..disks.max(sb.raid_disks);
