@@ -214,3 +214,21 @@ fn while_paused_only_what_peers_ask_for_begins() {
     rig.start_reads();
     assert_eq!((rig.begun(), rig.world.lent), (vec![(8, 8)], 1), "it owns that now");
 }
+
+/// What would be lost: the place that is being mended has another owner meanwhile, and its write is undone.
+#[test]
+fn while_paused_a_peer_hears_of_an_end_when_what_that_mended_is_done() {
+    let mut rig = Rig::new();
+    rig.router.pause(&mut rig.shard);
+    rig.router.take_over(&mut rig.shard, &mut rig.world, 1, 42, read(0, 8));
+    rig.drive();
+    // One copy cannot be read; the other can, and is written over it.
+    rig.end_ios(1, false);
+    rig.end_ios(1, true);
+    assert!(!rig.shard.is_sync_idle() && rig.sent().is_empty(), "it is being mended");
+    while !rig.shard.is_sync_idle() {
+        assert!(rig.sent().is_empty());
+        rig.end_ios(1, true);
+    }
+    assert_eq!(rig.sent(), ["shard 1: 42 Ok(())"]);
+}
