@@ -25,7 +25,7 @@ mod text;
 mod trial;
 
 pub use candidate::{Array, Candidate, DiskWindow, Join};
-pub use choose::{Change, Choice};
+pub use choose::{Change, Choice, Offer};
 pub use enumerate::DISKS_MAX;
 pub use json::json;
 pub use page::page;

@@ -4,7 +4,7 @@ use super::Disk;
 use crate::report::units::bytes;
 use crate::safety::{self, Slot};
 use lapstrake_device::quoted_path;
-use lapstrake_geometry::size::{self, Sizing};
+use lapstrake_geometry::size::Sizing;
 use lapstrake_geometry::{Config, Geometry, Layout, Level, Sectors, Version};
 use lapstrake_model::safety::Group;
 use std::collections::BTreeMap;
@@ -54,7 +54,7 @@ pub struct Candidate {
     pub join: Join,
     /// A disk that waits for another to fail.
     pub spare: Option<usize>,
-    /// Its arrays have no write-intent bitmap, though mdadm's default would be one.
+    /// Its arrays have no write-intent bitmap, though they could have one.
     pub no_bitmap: bool,
 }
 
@@ -93,11 +93,17 @@ impl Array {
         safety::tolerance(self.level, self.layout, self.parts.len())
     }
 
-    /// Whether it is so large that it should have a bitmap.
-    fn is_large(&self) -> bool {
-        self.level
-            .zip(self.geometry())
-            .is_some_and(|(level, geometry)| size::is_large(level, geometry.component()))
+    /// Whether it can have a bitmap. Its size does not count, or what is short-stroked would have none, and seem faster.
+    fn can_have_bitmap(&self) -> bool {
+        self.level.is_some_and(Level::has_redundancy)
+    }
+
+    /// In how many ways it differs from what mdadm makes of whole disks.
+    fn peculiarities(&self, disks: &[Disk]) -> usize {
+        let layout = self.level.map(Layout::default_for);
+        let is_other_layout = self.layout.is_some() && self.layout != layout;
+        let is_window = self.parts.iter().any(|part| part.sectors < disks[part.disk].sectors);
+        usize::from(is_other_layout) + usize::from(self.chunk.is_some()) + usize::from(is_window)
     }
 
     fn words(&self, disks: &[Disk]) -> String {
@@ -151,7 +157,7 @@ impl Array {
         if let Some(chunk) = self.chunk.filter(|_| level.is_striped()) {
             words += &format!(" --chunk {}K", chunk.0 / 2);
         }
-        if !no_bitmap && self.is_large() {
+        if !no_bitmap && self.can_have_bitmap() {
             words += " --bitmap internal";
         }
         for part in self.parts.iter().chain(spare) {
@@ -177,10 +183,10 @@ impl Candidate {
         Self { arrays, join, spare: None, no_bitmap: false }
     }
 
-    /// The same without bitmaps, or with them if it has none; none if it is not large.
+    /// The same without bitmaps, or with them if it has none; none if it cannot have any.
     pub(super) fn with_other_bitmap(&self) -> Option<Self> {
-        let has_one = self.arrays.iter().any(Array::is_large);
-        has_one.then(|| Self { no_bitmap: !self.no_bitmap, ..self.clone() })
+        let can = self.arrays.iter().any(Array::can_have_bitmap);
+        can.then(|| Self { no_bitmap: !self.no_bitmap, ..self.clone() })
     }
 
     /// Bytes that it offers.
@@ -231,6 +237,12 @@ impl Candidate {
             }
         }
         unlike
+    }
+
+    /// In how many ways its arrays differ from what mdadm makes of whole disks, and how many they are more than one.
+    pub(super) fn peculiarities(&self, disks: &[Disk]) -> usize {
+        let own: usize = self.arrays.iter().map(|array| array.peculiarities(disks)).sum();
+        own + self.arrays.len() - 1
     }
 
     /// How many disks may be lost, whichever they are.

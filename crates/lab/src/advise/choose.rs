@@ -1,14 +1,17 @@
 //! Which of the candidates that were tried to build, and why.
 //!
 //! Of those that meet all wishes the fastest; within [`SAME`] of it, which models cannot tell apart, the larger, then the
-//! safer, then the cheaper, then what has fewer disks, then what has a bitmap. If nothing meets them all, what falls short
-//! least. What would change that is found by asking again with one wish changed.
+//! safer, then the cheaper, then what has fewer disks, then what has a bitmap, then the simpler. If nothing meets them all,
+//! what falls short least. What would change that is found by asking again with one wish changed.
 
 use super::{Question, Tried, Wishes};
 use serde::Serialize;
 
-/// Speeds that differ by less are the same.
-const SAME: f64 = 0.05;
+/// Speeds that differ by less are the same to the models, as a logarithm: what they are off by for one array and another of
+/// the same disks.
+pub(super) const SAME: f64 = 0.1;
+/// What is about half as fast as the fastest is not fast.
+const FAST: f64 = 0.5;
 /// A figure is better than another if it is by this share.
 const BETTER: f64 = 0.03;
 
@@ -23,6 +26,17 @@ pub struct Choice {
     pub pareto: Vec<usize>,
     /// What would be picked if a wish were another.
     pub changes: Vec<Change>,
+    /// Where nothing was wished: what is best in one respect, if that is not the pick.
+    pub offers: Vec<Offer>,
+}
+
+/// What is best in one respect of what meets all wishes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Offer {
+    /// In which.
+    pub what: &'static str,
+    /// By its place in the list of what was tried.
+    pub place: usize,
 }
 
 /// Another wish, another pick.
@@ -35,11 +49,45 @@ pub struct Change {
 }
 
 pub(super) fn choose(tried: &[Tried], question: &Question) -> Choice {
-    let ranked = rank(tried, &question.wishes);
+    let ranked = rank(tried, question);
     let meets = |&&place: &&usize| misses(&tried[place], &question.wishes).is_empty();
     let runners_up = ranked.iter().skip(1).filter(meets).take(3).copied().collect();
     let pick = ranked.first().copied();
-    Choice { pick, runners_up, pareto: pareto(tried), changes: changes(tried, question, pick) }
+    let changes = changes(tried, question, pick);
+    let offers =
+        if question.wishes.are_none() { offers(tried, question, pick) } else { Vec::new() };
+    Choice { pick, runners_up, pareto: pareto(tried), changes, offers }
+}
+
+/// The safest of those that are fast, and the largest of all that are safe enough.
+fn offers(tried: &[Tried], question: &Question, pick: Option<usize>) -> Vec<Offer> {
+    let wishes = &question.wishes;
+    let meeting = || (0..tried.len()).filter(|&place| misses(&tried[place], wishes).is_empty());
+    let Some(pick) = pick.filter(|&pick| misses(&tried[pick], wishes).is_empty()) else {
+        return Vec::new();
+    };
+    let fastest = meeting().map(|place| tried[place].score).fold(f64::NEG_INFINITY, f64::max);
+    let fast = meeting().filter(|&place| tried[place].score >= fastest + FAST.ln());
+    let loss = |place: &usize| wishes.judged(&tried[*place].loss).max(1e-15);
+    let faster = |a: &usize, b: &usize| tried[*b].score.total_cmp(&tried[*a].score);
+    // By a factor of two, since lives are drawn.
+    let safer = |a: &usize, b: &usize| {
+        loss(a).log2().round().total_cmp(&loss(b).log2().round()).then(faster(a, b))
+    };
+    let larger =
+        |a: &usize, b: &usize| tried[*b].capacity.cmp(&tried[*a].capacity).then(faster(a, b));
+    let all = [
+        ("the safest of what is at least half as fast", fast.min_by(safer)),
+        ("the most room of what is safe enough", meeting().min_by(larger)),
+    ];
+    let mut offers: Vec<Offer> = Vec::new();
+    for (what, place) in all {
+        let Some(place) = place.filter(|&place| place != pick) else { continue };
+        if offers.iter().all(|offer| offer.place != place) {
+            offers.push(Offer { what, place });
+        }
+    }
+    offers
 }
 
 /// Which wishes a candidate does not meet.
@@ -66,12 +114,13 @@ fn shortfall(tried: &Tried, wishes: &Wishes) -> f64 {
 }
 
 /// Places, best first: those that meet all wishes, by speed and the rest; then those that fall short least.
-fn rank(tried: &[Tried], wishes: &Wishes) -> Vec<usize> {
+fn rank(tried: &[Tried], question: &Question) -> Vec<usize> {
+    let wishes = &question.wishes;
     let meets = |place: &usize| misses(&tried[*place], wishes).is_empty();
     let (mut meeting, mut others): (Vec<usize>, Vec<usize>) = (0..tried.len()).partition(meets);
     let mut ranked = Vec::with_capacity(tried.len());
     while !meeting.is_empty() {
-        let best = best(tried, &meeting, wishes);
+        let best = best(tried, &meeting, question);
         meeting.retain(|&place| place != best);
         ranked.push(best);
     }
@@ -84,8 +133,9 @@ fn rank(tried: &[Tried], wishes: &Wishes) -> Vec<usize> {
     ranked
 }
 
-/// The fastest, or what is about as fast and larger, safer, cheaper, of fewer disks, or with a bitmap.
-fn best(tried: &[Tried], places: &[usize], wishes: &Wishes) -> usize {
+/// The fastest, or what is about as fast and larger, safer, cheaper, of fewer disks, with a bitmap, or simpler.
+fn best(tried: &[Tried], places: &[usize], question: &Question) -> usize {
+    let (wishes, disks) = (&question.wishes, &question.disks);
     let fastest = places.iter().map(|&place| tried[place].score).fold(f64::NEG_INFINITY, f64::max);
     let about = places.iter().filter(|&&place| tried[place].score >= fastest - SAME);
     let order = |&&a: &&usize, &&b: &&usize| {
@@ -97,8 +147,9 @@ fn best(tried: &[Tried], places: &[usize], wishes: &Wishes) -> usize {
         let cheaper = b.cost.total_cmp(&a.cost);
         let fewer = b.candidate.disks().len().cmp(&a.candidate.disks().len());
         let bitmap = b.candidate.no_bitmap.cmp(&a.candidate.no_bitmap);
+        let simpler = b.candidate.peculiarities(disks).cmp(&a.candidate.peculiarities(disks));
         let faster = a.score.total_cmp(&b.score);
-        larger.then(safer).then(cheaper).then(fewer).then(bitmap).then(faster)
+        larger.then(safer).then(cheaper).then(fewer).then(bitmap).then(simpler).then(faster)
     };
     about.max_by(order).copied().unwrap_or(places[0])
 }
@@ -161,8 +212,9 @@ fn changes(tried: &[Tried], question: &Question, pick: Option<usize>) -> Vec<Cha
     other("if it must be larger".into(), Wishes { capacity: larger, ..wishes.clone() });
     let mut changes: Vec<Change> = Vec::new();
     for (wish, changed) in others {
-        let Some(&other) = rank(tried, &changed).first() else { continue };
-        if Some(other) != pick && misses(&tried[other], &changed).is_empty() {
+        let asked = Question { wishes: changed, ..question.clone() };
+        let Some(&other) = rank(tried, &asked).first() else { continue };
+        if Some(other) != pick && misses(&tried[other], &asked.wishes).is_empty() {
             changes.push(Change { wish, pick: other });
         }
     }

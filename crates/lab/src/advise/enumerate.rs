@@ -14,8 +14,6 @@ use lapstrake_geometry::{Layout, Level, Raid10Layout};
 
 /// More disks than this have too many subsets.
 pub const DISKS_MAX: usize = 24;
-/// A window is tried if it leaves this share of the disk unused at least.
-const SHORT: f64 = 0.3;
 /// Sizes that differ by more than this are unlike.
 const UNLIKE: f64 = 0.02;
 
@@ -135,8 +133,7 @@ fn short_stroked(disks: &[Disk], array: &Array, wished: u64) -> Option<Array> {
         let short = shortened(array, sectors);
         if Candidate::one(short.clone()).capacity() >= wished {
             let has_arm = array.parts.iter().any(|part| disks[part.disk].is_rotational);
-            let is_short = (sectors as f64) < (1.0 - SHORT) * largest as f64;
-            return (has_arm && is_short).then_some(short);
+            return has_arm.then_some(short);
         }
         sectors += window_for(sectors / 20);
     }

@@ -69,6 +69,12 @@ impl Wishes {
         tried.candidate.no_bitmap && !self.bitmap_may_go
     }
 
+    /// Whether nothing was said of size, speed and cost.
+    pub(super) fn are_none(&self) -> bool {
+        let has_speed = self.speeds.iter().any(Option::is_some);
+        self.capacity.is_none() && self.budget.is_none() && !has_speed
+    }
+
     /// What of a loss counts.
     pub(super) fn judged(&self, loss: &Loss) -> f64 {
         if self.sectors_may_go { loss.array.value } else { loss.data.value }

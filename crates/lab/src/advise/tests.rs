@@ -257,7 +257,7 @@ fn a_hot_spare_is_filled_at_its_own_pace_and_what_it_buys_is_told() {
     let pick = &advice.tried[advice.choice.pick.unwrap()];
     assert!(pick.candidate.spare.is_some(), "{pick:?}");
     let told = text(&question, &advice);
-    assert!(told.contains("\nThe hot spare: without it data are lost with"), "{told}");
+    assert!(told.contains("\nThe hot spare: without it a sector or more is lost with"), "{told}");
 }
 
 /// Something that was tried, with these figures.

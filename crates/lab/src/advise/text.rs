@@ -1,5 +1,6 @@
 //! An answer for a terminal: the pick and why, what would change it, a table of what no other beats, and a chart.
 
+use super::choose::SAME;
 use super::{Advice, Candidate, Load, Question, Tried};
 use crate::plan::Pattern;
 use crate::record::Unit;
@@ -49,6 +50,12 @@ pub(super) fn words(question: &Question, advice: &Advice) -> Vec<String> {
     lines.extend(one.candidate.commands(&question.disks).iter().map(|line| format!("    {line}")));
     lines.push(why(advice, one));
     lines.extend(what_the_spare_buys(advice, one));
+    for offer in &advice.choice.offers {
+        let other = &advice.tried[offer.place];
+        let name = name(question, advice, offer.place);
+        lines.push(format!("Or {}: {name}", offer.what));
+        lines.push(format!("  {}", figures(question, other)));
+    }
     if !advice.choice.runners_up.is_empty() {
         lines.push("Next:".into());
     }
@@ -98,7 +105,8 @@ fn why(advice: &Advice, pick: &Tried) -> String {
     );
     if pick.misses.is_empty() {
         return format!(
-            "Why: the fastest of those that meet every wish; within 5 %, the larger, then the safer. {could}"
+            "Why: the fastest of those that meet every wish; within 10 %, which models do not tell apart, the larger, then \
+             the safer, then the simpler. {could}"
         );
     }
     let misses = pick.misses.join(" and ");
@@ -115,7 +123,7 @@ fn what_the_spare_buys(advice: &Advice, pick: &Tried) -> Option<String> {
         _ => String::new(),
     };
     Some(format!(
-        "The hot spare: without it data are lost with a probability of {}, all of them with {}{cost}.",
+        "The hot spare: without it a sector or more is lost with a probability of {}, the array with {}{cost}.",
         probability(plain.loss.data.value),
         probability(plain.loss.array.value),
     ))
@@ -138,12 +146,12 @@ fn figures(question: &Question, one: &Tried) -> String {
         parts.push(format!("rebuilt in {} h", digits(hours)));
     }
     parts.push(format!(
-        "loses data in {} years with a probability of {} ({} to {}), all of it with {}",
+        "in {} years loses the array with a probability of {}, a sector or more with {} ({} to {})",
         digits(question.care.years),
+        probability(one.loss.array.value),
         probability(one.loss.data.value),
         probability(one.loss.data.low),
         probability(one.loss.data.high),
-        probability(one.loss.array.value),
     ));
     if one.cost > 0.0 {
         parts.push(format!("costs {}", digits(one.cost)));
@@ -155,16 +163,15 @@ fn figures(question: &Question, one: &Tried) -> String {
 fn compared(pick: &Tried, other: &Tried) -> String {
     let ratio = (other.score - pick.score).exp();
     let mut parts = vec![match ratio {
-        1.05.. => format!("{} x as fast", digits(ratio)),
-        ..0.952 => format!("{} x as fast", digits(ratio)),
-        _ => "as fast".to_owned(),
+        _ if ratio.ln().abs() < SAME => "as fast, as far as models tell".to_owned(),
+        _ => format!("{} x as fast", digits(ratio)),
     }];
     if other.capacity.abs_diff(pick.capacity) > pick.capacity / 50 {
         parts.push(bytes(other.capacity));
     }
     let (loss, picked) = (other.loss.data.value.max(1e-15), pick.loss.data.value.max(1e-15));
     if !(0.5..2.0).contains(&(loss / picked)) {
-        parts.push(format!("loses data with {}", probability(loss)));
+        parts.push(format!("loses a sector or more with {}", probability(loss)));
     }
     if (other.cost - pick.cost).abs() > 0.01 * pick.cost {
         parts.push(format!("costs {}", digits(other.cost)));
@@ -220,7 +227,8 @@ fn binary(bytes: u64) -> (f64, &'static str) {
 /// What is worth a line: what no other beats, and what was said.
 pub(super) fn shown(advice: &Advice) -> Vec<usize> {
     let choice = &advice.choice;
-    let said = choice.changes.iter().map(|change| change.pick);
+    let offered = choice.offers.iter().map(|offer| offer.place);
+    let said = choice.changes.iter().map(|change| change.pick).chain(offered);
     let said = choice.pick.into_iter().chain(choice.runners_up.iter().copied()).chain(said);
     let mut shown: Vec<usize> = choice.pareto.iter().copied().chain(said).collect();
     shown.sort_by(|&a, &b| advice.tried[b].score.total_cmp(&advice.tried[a].score).then(a.cmp(&b)));

@@ -174,9 +174,10 @@ impl<'a> Bench<'a> {
         let slots = array.parts.iter().map(slot_state).collect();
         let mut config = ArrayConfig::new(level, slots, question.processor);
         (config.layout, config.chunk) = (array.layout, array.chunk);
-        if candidate.no_bitmap {
-            config.bitmap = BitmapChoice::None;
-        }
+        config.bitmap = match candidate.no_bitmap || !level.has_redundancy() {
+            true => BitmapChoice::None,
+            false => BitmapChoice::Internal,
+        };
         // Bits stay set for seconds, in which solid-state disks are written all over; trials are shorter.
         let mut disks = array.parts.iter().map(|part| &self.disks[part.disk]);
         let is_rebuilt = matches!(state, State::Rebuilt { .. });
