@@ -1,6 +1,7 @@
 //! A directory of member files, the built command, and other programs that judge it.
 
 pub mod md;
+pub mod virtual_disk;
 
 use serde_json::Value;
 use std::ffi::OsStr;
