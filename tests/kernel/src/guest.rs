@@ -20,8 +20,6 @@ use std::time::{Duration, Instant};
 
 use crate::{Error, Kernel, Output, initramfs, seccomp};
 
-/// Virtio's number for block devices.
-const VIRTIO_BLK: u32 = 2;
 const MARK: &str = "<<kernel-md ";
 const BOOT_TIMEOUT: Duration = Duration::from_secs(60);
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
@@ -267,11 +265,6 @@ fn command(options: &Kernel, initramfs: &Path, directory: &Path) -> Result<Comma
         let name = format!("m{index}");
         symlink(std::path::absolute(member)?, directory.join(&name))?;
         command.arg(format!("ubd{index}={name}"));
-    }
-    for (index, socket) in options.vhost_user.iter().enumerate() {
-        let name = format!("v{index}");
-        symlink(std::path::absolute(socket)?, directory.join(&name))?;
-        command.arg(format!("virtio_uml.device={name}:{VIRTIO_BLK}"));
     }
     let small_xstate = options.judge.wants_small_xstate()?;
     command

@@ -19,7 +19,7 @@ use crate::{Error, Judge};
 const LOADED: [&str; 8] =
     ["md-mod", "linear", "raid0", "raid1", "raid10", "raid456", "faulty", "loop"];
 /// Present, but loaded by the script that wants them, with its own parameters.
-const ON_DEMAND: [&str; 2] = ["brd", "virtio_blk"];
+const ON_DEMAND: [&str; 1] = ["brd"];
 const SCRIPTS: [(&str, &str); 2] =
     [("init", include_str!("init.sh")), ("lib/commands.sh", include_str!("commands.sh"))];
 

@@ -22,9 +22,7 @@
 //! - `scrub ARRAY` runs md's `check` to its end and prints the number of mismatched sectors, `nap SECONDS` sleeps;
 //! - these are functions: a script runs in a fork of the first shell, and other programs do not see them;
 //! - the host's files are below `/host`, with the rights of the user who runs the test;
-//! - `insmod /lib/modules/extra/brd.ko rd_nr=4 rd_size=KIB` makes RAM disks;
-//! - disks of vhost-user are `/dev/vda`, ... in order, after `insmod /lib/modules/extra/virtio_blk.ko`: the kernel itself
-//!   is the client of their servers.
+//! - `insmod /lib/modules/extra/brd.ko rd_nr=4 rd_size=KIB` makes RAM disks.
 //!
 //! It imports nothing of what it judges.
 
@@ -156,7 +154,6 @@ pub struct Kernel {
     memory_mib: u32,
     timeout: Duration,
     members: Vec<PathBuf>,
-    vhost_user: Vec<PathBuf>,
     programs: BTreeSet<String>,
 }
 
@@ -180,7 +177,6 @@ impl Kernel {
             memory_mib: 512,
             timeout: Duration::from_secs(120),
             members: Vec::new(),
-            vhost_user: Vec::new(),
             programs: BTreeSet::new(),
         }
     }
@@ -196,13 +192,6 @@ impl Kernel {
     #[must_use]
     pub fn member(mut self, file: impl AsRef<Path>) -> Self {
         self.members.push(file.as_ref().to_owned());
-        self
-    }
-
-    /// Adds the socket of a vhost-user-blk server as a disk.
-    #[must_use]
-    pub fn vhost_user(mut self, socket: impl AsRef<Path>) -> Self {
-        self.vhost_user.push(socket.as_ref().to_owned());
         self
     }
 

@@ -2,6 +2,7 @@
 
 pub mod md;
 pub mod virtual_disk;
+pub mod virtual_machine;
 
 use serde_json::Value;
 use std::ffi::OsStr;

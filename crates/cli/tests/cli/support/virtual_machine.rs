@@ -1,0 +1,58 @@
+//! A guest in QEMU, without KVM, with disks by vhost-user: Debian's kernel, and what `scripts/guest.sh` packed for it.
+
+use super::{Lab, Ran, installed, not_run};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const QEMU: &str = "qemu-system-x86_64";
+/// Longer than a guest takes to boot twice, on a machine that is busy.
+const SECONDS: &str = "300";
+
+fn guest() -> PathBuf {
+    // Cargo's target directory has both.
+    Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("guest")
+}
+
+/// Whether there is one; if not it is said.
+pub fn available_or_say(what: &str) -> bool {
+    let has_guest = guest().join("initrd").is_file();
+    if !installed(QEMU) {
+        not_run(what, "qemu-system-x86 is not installed: `make setup`");
+    } else if !has_guest {
+        not_run(what, "there is no guest: `scripts/guest.sh` makes it");
+    }
+    installed(QEMU) && has_guest
+}
+
+/// Boots it with disks by these sockets, as /dev/vda, ..., and runs a script. It may reboot: it is run again.
+pub fn run(lab: &Lab, sockets: &[&str], script: &str) -> Ran {
+    fs::write(lab.path("script"), script).unwrap();
+    let pack = "echo script | busybox cpio -o -H newc 2>/dev/null | cat \"$1\" - > initrd";
+    let initrd = guest().join("initrd");
+    Ran::of(lab.command("sh").args(["-c", pack, "sh"]).arg(initrd).output().unwrap()).ok();
+    let output = command(lab, sockets).output().unwrap();
+    let ran = Ran::of(output);
+    let status = ran
+        .out
+        .rsplit_once("<<guest ended with ")
+        .and_then(|(_, end)| end.split_whitespace().next()?.parse().ok());
+    Ran { code: status.unwrap_or(-1), ..ran }
+}
+
+fn command(lab: &Lab, sockets: &[&str]) -> Command {
+    let mut command = lab.command("timeout");
+    command
+        .args([SECONDS, QEMU, "-nodefaults", "-no-user-config", "-display", "none"])
+        .args(["-machine", "q35,accel=tcg,memory-backend=m", "-m", "256M", "-smp", "2"])
+        .args(["-object", "memory-backend-memfd,id=m,size=256M,share=on", "-serial", "stdio"])
+        .arg("-kernel")
+        .arg(guest().join("linux"))
+        .args(["-initrd", "initrd", "-append", "console=ttyS0 quiet panic=-1"]);
+    for (nth, socket) in sockets.iter().enumerate() {
+        command
+            .args(["-chardev", &format!("socket,id=c{nth},path={socket}")])
+            .args(["-device", &format!("vhost-user-blk-pci,chardev=c{nth},num-queues=2")]);
+    }
+    command
+}
