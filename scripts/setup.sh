@@ -113,4 +113,7 @@ else
     warn "this is no Debian; install what corresponds to: ${packages[*]}"
 fi
 install_rust
-[ "$for_what" != tests ] || scripts/judges.sh newest
+if [ "$for_what" = tests ]; then
+    scripts/judges.sh newest
+    scripts/guest.sh
+fi
