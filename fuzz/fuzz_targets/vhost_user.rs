@@ -43,7 +43,7 @@ fuzz_target!(|data: &[u8]| {
         serial: [7; SERIAL_BYTES],
         lends: false,
     };
-    let mut ring = Ring::new(&place, memory.clone()).expect("it lies in the memory");
+    let mut ring = Ring::new(&place, memory.clone(), None).expect("it lies in the memory");
     let mut running = Vec::new();
     for turn in 0..TURNS {
         while let Ok(Some(request)) = ring.take(&disk) {

@@ -235,7 +235,7 @@ fn a_guest_has_arrays_as_its_disks_over_reboots() {
     let fast = lab.serve("m3 m4 --vhost-user fast");
     let filled = virtual_machine::run(&lab, &["disk", "fast"], FILL_AND_REBOOT);
     assert_eq!(filled.code, 0, "{filled:?}");
-    let said = filled.out.replace('\r', "");
+    let said = &filled.out;
     for (server, chunk, row) in [(&server, 65536, 131_072), (&fast, 65536, 131_072)] {
         let uuid = server.facts["uuid"].as_str().unwrap().replace(':', "");
         let told = format!("{chunk}\n{row}\n{}\nqueues: 2\n", &uuid[..20]);
@@ -256,4 +256,49 @@ fn a_guest_has_arrays_as_its_disks_over_reboots() {
             checked.ok();
         }
     }
+}
+
+const WRITE_ON: &str = r#"
+/sbin/mke2fs -q -t ext4 /dev/vda && mount -t ext4 /dev/vda /mnt || exit 1
+for n in 1 2 3 4 5 6 7 8; do
+    echo "next is $n"
+    dd if=/dev/urandom of=/tmp/$n bs=256k count=8 2>/dev/null
+    for part in 0 1 2 3 4 5 6 7; do
+        dd if=/tmp/$n of=/mnt/$n bs=256k skip=$part seek=$part count=1 conv=notrunc,fsync 2>/dev/null || exit 1
+    done
+    cmp /tmp/$n /mnt/$n || exit 1
+done
+umount /mnt && /sbin/e2fsck -fn /dev/vda && mount -t ext4 -o ro /dev/vda /mnt || exit 1
+for n in 1 2 3 4 5 6 7 8; do cmp /tmp/$n /mnt/$n && echo "$n is right" || exit 1; done
+umount /mnt
+"#;
+
+#[test]
+fn a_server_is_killed_and_started_again_under_a_guest() {
+    if !virtual_machine::available_or_say("servers that are killed under a guest") {
+        return;
+    }
+    let lab = Lab::new(&[32, 32, 32]);
+    let line = "m0 m1 m2 --name data --vhost-user disk";
+    lab.run("create data --assume-clean -l5 -c64 -b internal m0 m1 m2").ok();
+    let mut server = Some(lab.serve(line));
+    let mut restarts = 0;
+    let ran = virtual_machine::run_and_hear(&lab, &["disk"], WRITE_ON, |said| {
+        let now = ["next is 2", "next is 4", "next is 6", "next is 7"];
+        if !now.iter().any(|now| said.contains(now)) {
+            return;
+        }
+        // In the midst of it: whatever is under way by then.
+        std::thread::sleep(std::time::Duration::from_millis(100 + 150 * restarts));
+        if said.contains('7') {
+            server.take().unwrap().stop();
+        } else {
+            server.take().unwrap().kill();
+        }
+        server = Some(lab.serve(line));
+        restarts += 1;
+    });
+    assert!(ran.code == 0 && ran.out.contains("8 is right"), "{ran:?}");
+    assert_eq!(restarts, 4, "{ran:?}");
+    drop(server);
 }

@@ -6,7 +6,8 @@
 
 use super::{
     disk::{Disk, QUEUES_MAX},
-    ring::{Place, Ring},
+    inflight::Inflight,
+    ring::{Place, Ring, SIZE_MAX},
     session::{Lines, QueueSession, signal},
 };
 use lapstrake_host::Handle;
@@ -66,13 +67,15 @@ pub(super) struct Backend {
     features: u64,
     regions: Vec<Region>,
     memory: Option<Arc<GuestMemoryMmap>>,
+    inflight: Option<Inflight>,
     queues: Vec<Queue>,
 }
 
 impl Backend {
     pub(super) fn new(handle: Handle, disk: Arc<Disk>) -> Self {
         let queues = (0..QUEUES_MAX).map(|_| Queue::default()).collect();
-        Self { handle, disk, features: 0, regions: Vec::new(), memory: None, queues }
+        let (regions, memory, inflight) = (Vec::new(), None, None);
+        Self { handle, disk, features: 0, regions, memory, inflight, queues }
     }
 
     /// Stops all queues: what is under way is answered first.
@@ -120,7 +123,8 @@ impl Backend {
             base: queue.base,
             event_idx: self.has(1 << VIRTIO_RING_F_EVENT_IDX),
         };
-        let ring = Ring::new(&place, memory.clone()).map_err(|error| {
+        let record = self.inflight.as_ref().and_then(|all| all.queue(index, queue.size));
+        let ring = Ring::new(&place, memory.clone(), record).map_err(|error| {
             warn!(queue = index, "a vhost-user client's queue {index} cannot start: {error}");
             Error::InvalidParam
         })?;
@@ -295,7 +299,8 @@ impl VhostUserBackendReqHandlerMut for Backend {
     fn get_protocol_features(&mut self) -> Result<VhostUserProtocolFeatures> {
         Ok(VhostUserProtocolFeatures::MQ
             | VhostUserProtocolFeatures::CONFIG
-            | VhostUserProtocolFeatures::CONFIGURE_MEM_SLOTS)
+            | VhostUserProtocolFeatures::CONFIGURE_MEM_SLOTS
+            | VhostUserProtocolFeatures::INFLIGHT_SHMFD)
     }
 
     fn set_protocol_features(&mut self, _: u64) -> Result<()> {
@@ -326,12 +331,24 @@ impl VhostUserBackendReqHandlerMut for Backend {
         not_offered()
     }
 
-    fn get_inflight_fd(&mut self, _: &VhostUserInflight) -> Result<(VhostUserInflight, File)> {
-        not_offered()
+    fn get_inflight_fd(&mut self, wanted: &VhostUserInflight) -> Result<(VhostUserInflight, File)> {
+        let (queues, size) = (wanted.num_queues, wanted.queue_size);
+        if queues > QUEUES_MAX || size > SIZE_MAX {
+            return Err(Error::InvalidParam);
+        }
+        let bytes = Inflight::bytes(queues, size);
+        let file = Inflight::file(bytes).map_err(Error::ReqHandlerError)?;
+        Ok((VhostUserInflight::new(bytes, 0, queues, size), file))
     }
 
-    fn set_inflight_fd(&mut self, _: &VhostUserInflight, _: File) -> Result<()> {
-        not_offered()
+    fn set_inflight_fd(&mut self, held: &VhostUserInflight, file: File) -> Result<()> {
+        let (queues, size, offset) = (held.num_queues, held.queue_size, held.mmap_offset);
+        if queues > QUEUES_MAX || size > SIZE_MAX {
+            return Err(Error::InvalidParam);
+        }
+        self.stop();
+        self.inflight = Some(Inflight::map(file, offset, queues, size).ok_or(Error::InvalidParam)?);
+        (0..self.queues.len()).try_for_each(|index| self.start(index))
     }
 
     fn get_max_mem_slots(&mut self) -> Result<u64> {

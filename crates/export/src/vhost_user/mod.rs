@@ -3,12 +3,15 @@
 //!
 //! - A thread accepts one client after the other and speaks with it about terms (`backend`); requests do not pass it.
 //! - Each queue of a client is a session on a shard (`session`), which takes requests out of its ring (`ring`, `request`).
+//! - What is under way is on record in memory that the client holds (`inflight`), so that a server that was killed can be
+//!   started again under a running guest.
 //! - Rings are split ones: virtio-queue, which reads them, has no packed ones.
 //! - A guest is not trusted. Its monitor, which has the socket, is: it could cut off the file that the guest's memory
 //!   is, and a server that touches it would end by a signal.
 
 mod backend;
 mod disk;
+pub mod inflight;
 pub mod request;
 pub mod ring;
 mod session;

@@ -8,12 +8,16 @@
 
 use super::{
     disk::Disk,
+    inflight::Record,
     request::{Malformed, Request, Status},
 };
 use std::sync::{Arc, atomic::Ordering};
 use thiserror::Error;
 use virtio_queue::{Queue, QueueOwnedT, QueueT};
-use vm_memory::{GuestAddress, GuestMemoryMmap};
+use vm_memory::{
+    Bytes, GuestAddress, GuestMemoryBackend, GuestMemoryMmap, GuestMemoryRegion, GuestRegionMmap,
+    MmapRegion,
+};
 
 /// The longest ring: QEMU's.
 pub const SIZE_MAX: u16 = 1024;
@@ -55,6 +59,11 @@ pub struct Ring {
     queue: Queue,
     memory: Arc<GuestMemoryMmap>,
     taken: u16,
+    record: Option<Record>,
+    /// Requests that were entered into the record.
+    order: u64,
+    /// Offers requests anew that a server before us took and did not give back.
+    again: Option<(Queue, GuestMemoryMmap)>,
 }
 
 impl Ring {
@@ -62,7 +71,11 @@ impl Ring {
     ///
     /// # Errors
     /// [`RingError::Place`].
-    pub fn new(place: &Place, memory: Arc<GuestMemoryMmap>) -> Result<Self, RingError> {
+    pub fn new(
+        place: &Place,
+        memory: Arc<GuestMemoryMmap>,
+        record: Option<Record>,
+    ) -> Result<Self, RingError> {
         let mut queue = Queue::new(SIZE_MAX).map_err(|_| RingError::Place)?;
         let placed = queue
             .try_set_size(place.size)
@@ -77,7 +90,13 @@ impl Ring {
         }
         let used = queue.used_idx(&*memory, Ordering::Relaxed).map_err(|_| RingError::Place)?;
         queue.set_next_used(used.0);
-        Ok(Self { queue, memory, taken: 0 })
+        let running = record.as_ref().map(|record| record.recover(used.0)).unwrap_or_default();
+        let again = if running.is_empty() { None } else { Some(offer(place, &memory, &running)?) };
+        if record.is_some() {
+            // The client does not know what was taken: each such request was given back, or is among these.
+            queue.set_next_avail(used.0.wrapping_add(running.len() as u16));
+        }
+        Ok(Self { queue, memory, taken: 0, record, order: 0, again })
     }
 
     /// The next request, if there is one, and fewer are under way than the ring has room for.
@@ -89,10 +108,20 @@ impl Ring {
             return Ok(None);
         }
         let size = self.queue.size();
-        let mut offered = self.queue.iter(&*self.memory).map_err(|_| RingError::Index)?;
-        let Some(chain) = offered.next() else { return Ok(None) };
-        let request = Request::read(disk, size, chain)?;
+        let request = if let Some((queue, memory)) = &mut self.again
+            && let Some(chain) = queue.iter(&*memory).map_err(|_| RingError::Index)?.next()
+        {
+            Request::read(disk, size, chain)?
+        } else {
+            let mut offered = self.queue.iter(&*self.memory).map_err(|_| RingError::Index)?;
+            let Some(chain) = offered.next() else { return Ok(None) };
+            Request::read(disk, size, chain)?
+        };
         self.taken += 1;
+        self.order += 1;
+        if let Some(record) = self.record.as_ref().filter(|_| request.head < size) {
+            record.begin(request.head, self.order);
+        }
         Ok(Some(request))
     }
 
@@ -117,7 +146,15 @@ impl Ring {
         self.taken -= 1;
         // SAFETY: the ring keeps the memory mapped.
         let written = unsafe { request.end(status) };
-        self.queue.add_used(&*self.memory, request.head, written).map_err(|_| RingError::Index)
+        let record = self.record.as_ref().filter(|_| request.head < self.queue.size());
+        if let Some(record) = record {
+            record.finish(request.head);
+        }
+        let given = self.queue.add_used(&*self.memory, request.head, written);
+        if let Some(record) = record {
+            record.finished(request.head, self.queue.next_used());
+        }
+        given.map_err(|_| RingError::Index)
     }
 
     /// Asks to be notified of what comes from now on; true if something has come already.
@@ -149,4 +186,35 @@ impl Ring {
     pub fn base(&self) -> u16 {
         self.queue.next_avail()
     }
+}
+
+/// A ring of our own over a queue's descriptors, which offers these. It lies behind the guest's memory, where the guest
+/// cannot reach.
+fn offer(
+    place: &Place,
+    memory: &GuestMemoryMmap,
+    heads: &[u16],
+) -> Result<(Queue, GuestMemoryMmap), RingError> {
+    const PAGE: u64 = 4096;
+    let entries = (4 + 2 * heads.len() as u64).next_multiple_of(PAGE);
+    let end = memory.iter().map(|region| region.last_addr().0).max().unwrap_or(0);
+    let ours = end.checked_next_multiple_of(PAGE).ok_or(RingError::Place)?;
+    let mapping = MmapRegion::new(entries as usize).map_err(|_| RingError::Place)?;
+    let region = GuestRegionMmap::new(mapping, GuestAddress(ours)).ok_or(RingError::Place)?;
+    let all = memory.insert_region(Arc::new(region)).map_err(|_| RingError::Place)?;
+    let put = |value: u16, at| all.write_obj(value.to_le(), GuestAddress(ours + at));
+    let mut written = put(heads.len() as u16, 2);
+    for (nth, &head) in heads.iter().enumerate() {
+        written = written.and_then(|()| put(head, 4 + 2 * nth as u64));
+    }
+    let mut queue = Queue::new(SIZE_MAX).map_err(|_| RingError::Place)?;
+    let placed = queue
+        .try_set_size(place.size)
+        .and_then(|()| queue.try_set_desc_table_address(GuestAddress(place.descriptors)))
+        .and_then(|()| queue.try_set_avail_ring_address(GuestAddress(ours)));
+    queue.set_ready(true);
+    if written.is_err() || placed.is_err() {
+        return Err(RingError::Place);
+    }
+    Ok((queue, all))
 }
