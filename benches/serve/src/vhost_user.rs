@@ -21,6 +21,8 @@ use virtio_driver::{
 };
 
 const BLOCK: usize = 4096;
+/// Descriptors; a request takes three.
+const RING: u16 = 128;
 const LOADS: [(Load, f64); 4] = [
     (Load { name: "4K random read QD32", rw: "randread", block: "4k", depth: 32 }, 3.0),
     (Load { name: "4K random write QD32", rw: "randwrite", block: "4k", depth: 32 }, 3.0),
@@ -38,7 +40,7 @@ fn drive(socket: &Path, load: &Load, plan: &Plan) -> f64 {
     let depth = load.depth as usize;
     let (file, memory) = shared(depth * BLOCK);
     transport.map_mem_region(memory as usize, depth * BLOCK, file.as_raw_fd(), 0).expect("shared");
-    let mut queues = VirtioBlkQueue::setup_queues(&mut transport, 1, 64).expect("a queue");
+    let mut queues = VirtioBlkQueue::setup_queues(&mut transport, 1, RING).expect("a queue");
     let (queue, notifier) = (&mut queues[0], transport.get_submission_notifier(0));
     let answers = transport.get_completion_fd(0);
     queue.set_used_notif_enabled(true);

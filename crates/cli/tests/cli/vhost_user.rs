@@ -2,6 +2,9 @@
 
 use crate::support::virtual_disk::VirtualDisk;
 use crate::support::{Lab, Server, exists, pattern, virtual_machine};
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
 use virtio_driver::{VirtioBlkFeatureFlags, iovec};
 
 fn serve(lab: &Lab, create: &str, members: &str, options: &str) -> Server {
@@ -200,6 +203,22 @@ fn one_client_comes_after_the_other() {
         });
     }
     drop(server);
+}
+
+#[test]
+fn who_talks_nonsense_is_cut_off_and_others_are_served() {
+    let lab = Lab::new(&[16, 16]);
+    let server = serve(&lab, "-l0 -c64", "m0 m1", "");
+    for nonsense in [&[0xff; 300][..], &[1, 0, 0, 0, 1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff], &[5]] {
+        let mut socket = UnixStream::connect(lab.path("disk")).unwrap();
+        socket.write_all(nonsense).unwrap();
+        socket.shutdown(Shutdown::Write).unwrap();
+        // It hangs up, perhaps with words of ours unread.
+        let _ = socket.read_to_end(&mut Vec::new());
+    }
+    let mut disk = VirtualDisk::connect(&lab.path("disk"), 1);
+    assert_eq!(disk.read(0, 4096, 4096, 0), [0; 4096]);
+    drop((disk, server));
 }
 
 /// On each disk a file system, files and their sums; then the guest reboots, and looks at them.

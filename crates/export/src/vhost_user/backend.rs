@@ -6,7 +6,7 @@
 
 use super::{
     disk::{Disk, QUEUES_MAX},
-    inflight::Inflight,
+    inflight::{Inflight, map_file},
     ring::{Place, Ring, SIZE_MAX},
     session::{Lines, QueueSession, signal},
 };
@@ -26,9 +26,7 @@ use vhost::vhost_user::{
     VhostUserVirtioFeatures, message::*,
 };
 use virtio_bindings::virtio_ring::VIRTIO_RING_F_EVENT_IDX;
-use vm_memory::{
-    FileOffset, GuestAddress, GuestMemoryMmap, GuestMemoryRegion, GuestRegionMmap, MmapRegion,
-};
+use vm_memory::{GuestAddress, GuestMemoryMmap, GuestMemoryRegion, GuestRegionMmap};
 
 /// Regions of memory that a client may have.
 const REGIONS_MAX: usize = 509;
@@ -182,15 +180,13 @@ impl Queue {
 
 /// Maps what the client shares.
 fn map(region: &VhostUserMemoryRegion, file: File) -> Result<Region> {
-    let refused = |_| Error::InvalidParam;
     let size = usize::try_from(region.memory_size).map_err(|_| Error::InvalidParam)?;
-    let place = FileOffset::new(file, region.mmap_offset);
-    let mapping = MmapRegion::from_file(place, size).map_err(|error| {
+    let mapping = map_file(file, region.mmap_offset, size).map_err(|error| {
         warn!(
             "a vhost-user client's memory cannot be mapped: {error}; QEMU shares it with \
              -object memory-backend-memfd,share=on"
         );
-        refused(error)
+        Error::InvalidParam
     })?;
     let mapped = GuestRegionMmap::new(mapping, GuestAddress(region.guest_phys_addr));
     let mapped = Arc::new(mapped.ok_or(Error::InvalidParam)?);

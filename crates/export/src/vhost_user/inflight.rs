@@ -48,6 +48,18 @@ fn region_bytes(queue_size: u16) -> usize {
     bytes.next_multiple_of(ALIGNMENT)
 }
 
+/// Maps bytes of a file, which has them: beyond its end is nothing that could be touched.
+///
+/// # Errors
+/// It is shorter, or the system's.
+pub(super) fn map_file(file: File, offset: u64, bytes: usize) -> io::Result<MmapRegion> {
+    let len = file.metadata()?.len();
+    if offset.checked_add(bytes as u64).is_none_or(|end| end > len) {
+        return Err(io::Error::other("its file is shorter than what it is to hold"));
+    }
+    MmapRegion::from_file(FileOffset::new(file, offset), bytes).map_err(io::Error::other)
+}
+
 /// The memory of all of a client's queues.
 #[derive(Clone, Debug)]
 pub struct Inflight {
@@ -81,7 +93,7 @@ impl Inflight {
     /// Maps what a client holds; none if it is too short, or not of whole pages.
     pub(super) fn map(file: File, offset: u64, queues: u16, queue_size: u16) -> Option<Self> {
         let bytes = Self::bytes(queues, queue_size) as usize;
-        let mapping = MmapRegion::from_file(FileOffset::new(file, offset), bytes).ok()?;
+        let mapping = map_file(file, offset, bytes).ok()?;
         Some(Self { mapping: Arc::new(mapping), queues, queue_size })
     }
 

@@ -218,3 +218,193 @@ fn offer(
     }
     Ok((queue, all))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{
+        disk::disk,
+        inflight::Inflight,
+        request::{Action, Malformed::*},
+    };
+    use super::*;
+
+    const SIZE: u16 = 4;
+    const AVAILABLE: u64 = 64;
+    const USED: u64 = 80;
+    /// Headers: of a read of sector 8, and of a flush.
+    const READ: u64 = 0x1000;
+    const FLUSH: u64 = 0x1010;
+    const DATA: u64 = 0x2000;
+    const STATUS: u64 = 0x3000;
+    const NEXT: u16 = 1;
+    const WRITABLE: u16 = 2;
+
+    /// A guest: its memory, and what it has offered.
+    struct Guest {
+        memory: Arc<GuestMemoryMmap>,
+        offered: u16,
+    }
+
+    impl Guest {
+        fn new() -> Self {
+            let ranges = [(GuestAddress(0), 0x4000)];
+            let memory = Arc::new(GuestMemoryMmap::from_ranges(&ranges).unwrap());
+            memory.write_obj(8u64, GuestAddress(READ + 8)).unwrap();
+            memory.write_obj(4u32, GuestAddress(FLUSH)).unwrap();
+            Self { memory, offered: 0 }
+        }
+
+        fn ring(&self, record: Option<Record>) -> Ring {
+            let event_idx = true;
+            let place = Place {
+                size: SIZE,
+                descriptors: 0,
+                available: AVAILABLE,
+                used: USED,
+                base: 0,
+                event_idx,
+            };
+            Ring::new(&place, self.memory.clone(), record).unwrap()
+        }
+
+        fn describe(&self, nth: u16, at: u64, len: u32, flags: u16, next: u16) {
+            let to = u64::from(nth) * 16;
+            self.memory.write_obj(at, GuestAddress(to)).unwrap();
+            self.memory.write_obj(len, GuestAddress(to + 8)).unwrap();
+            self.memory.write_obj(flags, GuestAddress(to + 12)).unwrap();
+            self.memory.write_obj(next, GuestAddress(to + 14)).unwrap();
+        }
+
+        fn offer(&mut self, head: u16) {
+            let slot = AVAILABLE + 4 + 2 * u64::from(self.offered % SIZE);
+            self.memory.write_obj(head, GuestAddress(slot)).unwrap();
+            self.offered = self.offered.wrapping_add(1);
+            self.memory.write_obj(self.offered, GuestAddress(AVAILABLE + 2)).unwrap();
+        }
+
+        /// A read of 512 bytes from descriptor 0 on.
+        fn describe_read(&self) {
+            self.describe(0, READ, 16, NEXT, 1);
+            self.describe(1, DATA, 512, NEXT | WRITABLE, 2);
+            self.describe(2, STATUS, 1, WRITABLE, 0);
+        }
+
+        fn malformed(mut self) -> super::super::request::Malformed {
+            self.offer(0);
+            match self.ring(None).take(&disk()) {
+                Err(RingError::Request(why)) => why,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_request_is_read_and_given_back() {
+        let mut guest = Guest::new();
+        let mut ring = guest.ring(None);
+        assert!(ring.take(&disk()).unwrap().is_none());
+        guest.describe_read();
+        guest.offer(0);
+        let request = ring.take(&disk()).unwrap().unwrap();
+        assert_eq!((request.action, request.data.len()), (Ok(Action::Read(4096)), 512));
+        guest.memory.write_obj(9u8, GuestAddress(STATUS)).unwrap();
+        ring.give(&request, Status::Ok).unwrap();
+        let told: u32 = guest.memory.read_obj(GuestAddress(USED + 8)).unwrap();
+        let status: u8 = guest.memory.read_obj(GuestAddress(STATUS)).unwrap();
+        assert_eq!((told, status, ring.base()), (513, 0, 1));
+    }
+
+    #[test]
+    fn chains_that_make_no_sense_are_refused() {
+        let changed = |change: &dyn Fn(&Guest)| {
+            let guest = Guest::new();
+            guest.describe_read();
+            change(&guest);
+            guest.malformed()
+        };
+        assert_eq!(changed(&|it| it.describe(2, STATUS, 1, NEXT | WRITABLE, 1)), NoEnd, "a circle");
+        assert_eq!(
+            changed(&|it| it.describe(1, DATA, 512, NEXT | WRITABLE, 9)),
+            NoEnd,
+            "no such descriptor"
+        );
+        assert_eq!(
+            changed(&|it| it.describe(1, 0x3fff, 2, WRITABLE, 0)),
+            NoMemory { at: 0x3fff, len: 2 }
+        );
+        assert_eq!(
+            changed(&|it| it.describe(1, u64::MAX, 2, WRITABLE, 0)),
+            NoMemory { at: u64::MAX, len: 2 }
+        );
+        assert_eq!(
+            changed(&|it| it.describe(1, DATA, 1 << 31, WRITABLE, 0)),
+            NoMemory { at: DATA, len: 1 << 31 }
+        );
+        assert_eq!(changed(&|it| it.describe(2, STATUS, 1, 0, 0)), Order);
+        assert_eq!(changed(&|it| it.describe(0, READ, 15, NEXT, 1)), NoHeader);
+        assert_eq!(changed(&|it| it.describe(0, READ, 16, 0, 0)), NoStatus);
+    }
+
+    #[test]
+    fn a_guest_has_no_more_under_way_than_its_ring_has_room_for() {
+        let mut guest = Guest::new();
+        guest.describe(0, FLUSH, 16, NEXT, 1);
+        guest.describe(1, STATUS, 1, WRITABLE, 0);
+        let mut ring = guest.ring(None);
+        let mut running = Vec::new();
+        for _ in 0..3 * SIZE {
+            guest.offer(0);
+            running.extend(ring.take(&disk()).unwrap());
+        }
+        assert_eq!(running.len(), usize::from(SIZE));
+        assert!(ring.is_full() && ring.has_more());
+        ring.give(&running[0], Status::Ok).unwrap();
+        let refused = ring.take(&disk());
+        assert!(
+            matches!(refused, Err(RingError::Index)),
+            "it offered more than it can: {refused:?}"
+        );
+    }
+
+    #[test]
+    fn what_was_under_way_is_taken_again_first() {
+        let file = Inflight::file(Inflight::bytes(1, SIZE)).unwrap();
+        let inflight = Inflight::map(file, 0, 1, SIZE).unwrap();
+        let mut guest = Guest::new();
+        guest.describe_read();
+        guest.describe(3, FLUSH, 16, NEXT, 2);
+        let mut ring = guest.ring(inflight.queue(0, SIZE));
+        guest.offer(0);
+        guest.offer(3);
+        let first = ring.take(&disk()).unwrap().unwrap();
+        let second = ring.take(&disk()).unwrap().unwrap();
+        assert_eq!((first.head, second.head), (0, 3));
+        ring.give(&second, Status::Ok).unwrap();
+        drop(ring);
+        // The slot of the first may hold another by now.
+        guest.offer(3);
+        guest.offer(3);
+        let mut ring = guest.ring(inflight.queue(0, SIZE));
+        let heads: Vec<u16> = (0..3).map(|_| ring.take(&disk()).unwrap().unwrap().head).collect();
+        assert_eq!((heads, ring.base()), (vec![0, 3, 3], 4));
+    }
+
+    #[test]
+    fn a_ring_lies_in_the_guests_memory() {
+        let guest = Guest::new();
+        let good =
+            Place { size: 4, descriptors: 0, available: 64, used: 80, base: 0, event_idx: true };
+        for place in [
+            Place { size: 0, ..good },
+            Place { size: 3, ..good },
+            Place { size: 2048, ..good },
+            Place { descriptors: 0x3fd0, ..good },
+            Place { descriptors: 8, ..good },
+            Place { used: u64::MAX - 3, ..good },
+            Place { available: 0x4000, ..good },
+        ] {
+            let made = Ring::new(&place, guest.memory.clone(), None);
+            assert!(matches!(made, Err(RingError::Place)), "{place:?}");
+        }
+    }
+}
