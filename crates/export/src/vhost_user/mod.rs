@@ -22,6 +22,7 @@ use backend::Backend;
 use lapstrake_host::Handle;
 use std::{
     io,
+    net::Shutdown,
     os::{
         fd::AsRawFd,
         unix::net::{UnixListener, UnixStream},
@@ -60,6 +61,7 @@ impl VhostUser {
             scope.run(|| {
                 while let Some(client) = next(&socket, &state) {
                     serve(client, &handle, &disk);
+                    hang_up(&state);
                 }
             });
         };
@@ -102,6 +104,13 @@ fn next(listener: &UnixListener, door: &Mutex<Door>) -> Option<UnixStream> {
             }
         }
     }
+}
+
+/// The client that was served sees the end, whatever else has its socket.
+fn hang_up(door: &Mutex<Door>) {
+    let client = door.lock().unwrap_or_else(PoisonError::into_inner).client.take();
+    // It may have gone before.
+    let _ = client.map(|client| client.shutdown(Shutdown::Both));
 }
 
 /// Serves a client until it goes.
