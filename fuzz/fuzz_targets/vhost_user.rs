@@ -30,8 +30,7 @@ fuzz_target!(|data: &[u8]| {
     let available = u64::from(size) * 16;
     let used = (available + 6 + 2 * u64::from(size)).next_multiple_of(4);
     let base = u16::from(*base);
-    let place =
-        Place { size, descriptors: 0, available, used, base, event_idx: order[0] & 1 != 0 };
+    let place = Place { size, descriptors: 0, available, used, base, event_idx: order[0] & 1 != 0 };
     let mut index = base.wrapping_add(u16::from(*offered));
     memory.write_obj(index, GuestAddress(available + 2)).expect("it is there");
     let disk = Disk {

@@ -1,6 +1,5 @@
 //! The array as a virtio-blk device: its features and its configuration space (virtio 1.2, 5.2).
 
-use super::request::SEGMENTS_MAX;
 use virtio_bindings::{
     virtio_blk::*,
     virtio_config::VIRTIO_F_VERSION_1,
@@ -11,6 +10,9 @@ use virtio_bindings::{
 pub(super) const SECTOR: u64 = 512;
 /// Queues that a client may have. QEMU refuses a device with fewer than the guest has processors.
 pub(super) const QUEUES_MAX: u16 = 64;
+/// Runs of memory that a guest is told to use for one request at most: what fits into QEMU's rings of 128 without
+/// indirect descriptors.
+const SEGMENTS_MAX: usize = 126;
 /// Sectors of one discard or write of zeroes: 1 GiB, which the engine cuts into windows.
 pub(super) const ZEROES_MAX: u32 = 1 << 21;
 /// `struct virtio_blk_config` up to write_zeroes_may_unmap and its padding.

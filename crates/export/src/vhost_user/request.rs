@@ -13,9 +13,6 @@ use virtio_bindings::virtio_blk::*;
 use virtio_queue::DescriptorChain;
 use vm_memory::{GuestMemoryBackend, GuestMemoryMmap};
 
-/// Runs of memory that a guest is told to use for one request at most: what fits into QEMU's rings of 128 without
-/// indirect descriptors.
-pub(super) const SEGMENTS_MAX: usize = 126;
 /// Bytes that one request may move.
 const DATA_MAX: usize = 32 << 20;
 const HEADER_BYTES: usize = 16;
