@@ -16,6 +16,7 @@ tests=(
     patchelf                                          # that of other Debian releases: scripts/judges.sh
     make flex bison bc xz-utils                       # a kernel with all of md: make judge
     nbdkit libnbd-bin python3-libnbd qemu-utils       # NBD clients and servers of others
+    qemu-system-x86                                   # virtual machines with arrays as disks
     fuse3 libfuse3-dev util-linux mount               # FUSE
     e2fsprogs xfsprogs btrfs-progs                    # filesystems on arrays
     fdisk dosfstools mtools cryptsetup-bin f2fs-tools        # other owners' tools, whose signatures must be found
@@ -112,4 +113,7 @@ else
     warn "this is no Debian; install what corresponds to: ${packages[*]}"
 fi
 install_rust
-[ "$for_what" != tests ] || scripts/judges.sh newest
+if [ "$for_what" = tests ]; then
+    scripts/judges.sh newest
+    scripts/guest.sh
+fi

@@ -1,7 +1,8 @@
 //! Builds and runs the fuzz targets of `fuzz/` with libFuzzer, on the stable compiler.
 //!
 //! The coverage flags are those that `cargo fuzz` passes; the address sanitizer, which alone
-//! needs a nightly compiler, is left out: the parsers hold no `unsafe`. Debug assertions and overflow
+//! needs a nightly compiler, is left out: the parsers hold no `unsafe`, but for copies of
+//! a guest's memory. Debug assertions and overflow
 //! checks are on, so an overflow is a finding. Comparisons of numbers guide the search, those of byte
 //! slices do so with the sanitizer only; a valid input in `fuzz/seeds/TARGET` makes up for it.
 

@@ -7,13 +7,15 @@
 //! RAID10 at least 0.9 times fio's io_uring on the same files together, parity and copies
 //! counted (one stream, three requests a shard; fio's at depth 4 on each file); no
 //! more context switches a request at depth 1 than nbdkit; resident memory below 64 MiB plus stripe
-//! cache and buffers. The root disk is shown, not gated: its spread is 100 %.
+//! cache and buffers; RAID0 by vhost-user at least 3 times itself over NBD in 4 KiB requests at depth 32, 1.5 times at
+//! depth 1, from one shard (these alone: --vhost-user). The root disk is shown, not gated: its spread is 100 %.
 
 mod arrays;
 mod direct;
 mod fio;
 mod nbd;
 mod report;
+mod vhost_user;
 
 use arrays::{Kind, Place};
 use report::Report;
@@ -37,6 +39,11 @@ fn main() -> ExitCode {
     };
     let mut report = Report::default();
     let memory = Place::tmpfs();
+    vhost_user::compare(&plan, &memory, Kind::Raid0Of4, true, &mut report);
+    vhost_user::compare(&plan, &memory, Kind::Raid5Of4, false, &mut report);
+    if has("--vhost-user") {
+        return report.end(has("--gate"));
+    }
     let nbd_arrays = [
         (Kind::Raid0Of4, [Some(1.0); 4]),
         (Kind::Raid5Of4, [Some(0.7), None, None, Some(0.4)]),
@@ -50,9 +57,5 @@ fn main() -> ExitCode {
         direct::compare(&plan, &memory, kind, Some(0.9), &mut report);
     }
     direct::compare(&plan, &Place::root_disk(), Kind::Raid0Of4, None, &mut report);
-    if report.missed() > 0 && has("--gate") {
-        eprintln!("{} gates missed", report.missed());
-        return ExitCode::FAILURE;
-    }
-    ExitCode::SUCCESS
+    report.end(has("--gate"))
 }

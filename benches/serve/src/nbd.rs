@@ -15,13 +15,13 @@ use std::{
 };
 
 /// A server that is up; stopped when dropped.
-struct Server {
+pub(crate) struct Server {
     child: Child,
     uri: String,
 }
 
 impl Server {
-    fn start(mut command: Command, socket: &Path) -> Self {
+    pub(crate) fn start(mut command: Command, socket: &Path) -> Self {
         let child = command.stdout(Stdio::null()).spawn().expect("the server starts");
         let patience = Instant::now() + Duration::from_secs(20);
         while UnixStream::connect(socket).is_err() {
@@ -56,7 +56,7 @@ impl Drop for Server {
     }
 }
 
-fn client(server: &Server, plan: &Plan) -> Vec<String> {
+pub(crate) fn client(server: &Server, plan: &Plan) -> Vec<String> {
     let size = plan.member_mib * 3 / 2;
     vec!["--ioengine=nbd".into(), format!("--uri={}", server.uri), format!("--size={size}M")]
 }

@@ -1,5 +1,7 @@
 //! One line a comparison: medians, their range, the ratio round by round, and its gate.
 
+use std::process::ExitCode;
+
 /// What was compared so far.
 #[derive(Default)]
 pub(crate) struct Report {
@@ -26,9 +28,13 @@ fn range(samples: &[f64]) -> String {
 }
 
 impl Report {
-    /// Gates missed.
-    pub(crate) fn missed(&self) -> usize {
-        self.missed
+    /// How the program ends: with `gates`, badly if some were missed.
+    pub(crate) fn end(&self, gates: bool) -> ExitCode {
+        if self.missed > 0 && gates {
+            eprintln!("{} gates missed", self.missed);
+            return ExitCode::FAILURE;
+        }
+        ExitCode::SUCCESS
     }
 
     /// Prints a comparison; more is better.

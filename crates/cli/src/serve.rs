@@ -3,6 +3,7 @@
 mod captive;
 pub mod config;
 pub mod daemon;
+mod disk;
 mod fronts;
 mod nbd;
 mod part;
@@ -16,6 +17,7 @@ use fronts::Fronts;
 use lapstrake_device::{Backend, MemberSpec, quoted};
 use lapstrake_export::fuse::Mount;
 use lapstrake_export::nbd::ExportInfo;
+use lapstrake_export::vhost_user::Disk;
 use lapstrake_geometry::{Raid0Layout, Version};
 use lapstrake_host::control::{self, Claim, Control};
 use lapstrake_host::{Array, NewOverlay, OpenArrayError, OpenRequest, Opened, Options, open};
@@ -31,14 +33,15 @@ Examples:
   lapstrake serve a.img b.img c.img d.img
   lapstrake serve --nbd unix:/tmp/data.sock --nbd 127.0.0.1:10809 /dev/sd[b-e]
   lapstrake serve --fuse data.raw disk[0-3].img
+  lapstrake serve --vhost-user data.vhost disk[0-3].img
   lapstrake serve --overlay rescue.cow --fuse data.raw /dev/sd[b-e]
   lapstrake serve --config data
   lapstrake serve --daemon --fuse data.raw disk[0-3].img
   lapstrake serve --read-only *.img --run 'nbdcopy \"$uri\" -' | zstd > array.zst
 
-Without --nbd and --fuse the array is served by NBD on a Unix socket beside its control socket.
+Without --nbd, --fuse and --vhost-user the array is served by NBD on a Unix socket beside its control socket.
 Whoever can connect to a TCP port can read and write the array: NBD knows no passwords. --run sets
-$uri (and $nbd, the same), $unixsocket, $port, $exportname and $fuse for its command.
+$uri (and $nbd, the same), $unixsocket, $port, $exportname, $fuse and $vhostuser for its command.
 
 At most 256 NBD clients are served at a time. One that is silent between two requests may stay, so
 many of those keep others out; one that has not ended its handshake after a second makes room.
@@ -75,9 +78,13 @@ pub struct Args {
     #[arg(long, value_name = "unix:PATH|HOST:PORT|URI", value_parser = Wanted::parser())]
     nbd: Vec<Wanted>,
     /// Serve the array as this file, by FUSE: an empty one, or one that is made and removed again;
-    /// when it is unmounted and there is no --nbd, the server stops
+    /// when it is unmounted and there is no --nbd or --vhost-user, the server stops
     #[arg(long, value_name = "FILE")]
     fuse: Option<PathBuf>,
+    /// Serve the array as a vhost-user-blk device at a Unix socket: the disk of one virtual machine, whose memory is
+    /// shared with the server (QEMU: -object memory-backend-memfd,share=on and -device vhost-user-blk-pci)
+    #[arg(long, value_name = "PATH")]
+    vhost_user: Option<PathBuf>,
     /// Never write to the members: keep all writes in this copy-on-write file, which is made if it
     /// is not there and continued if it is; when it has no room left, writes fail until the array was
     /// stopped and started again with more (RAID4, 5 and 6 that lack members may also need --force then, as
@@ -287,15 +294,16 @@ pub fn run(args: &Args) -> Outcome {
     check_exports(args, &name)?;
     let dir = args.control_dir.clone().unwrap_or_else(control::directory);
     let claim = Claim::new(&dir, &name)?;
-    if places.is_empty() && args.fuse.is_none() {
+    if places.is_empty() && args.fuse.is_none() && args.vhost_user.is_none() {
         places.push(Place::Unix(claim.path().with_extension("nbd")));
     }
     let checked = args.fuse.as_deref().map_or(Ok(()), Mount::check).map_err(Failure::new);
-    let fronts = checked.and_then(|()| Fronts::bind(&places, &name));
+    let fronts = checked.and_then(|()| Fronts::bind(&places, args.vhost_user.as_deref(), &name));
     let fronts = fronts
         .map_err(|failure| Failure::new(format!("{}; nothing was written", failure.message)))?;
     let read_only = args.read_only || opened.parts.plan.assembly.lacks_journal;
     let mut export = nbd::export(&opened.parts, read_only);
+    let mut disk = disk::disk(&opened.parts, read_only);
     // Before the array's threads are there, so that all inherit the mask (the one of words has its own); until
     // here a signal just ends us.
     signals::block()?;
@@ -305,8 +313,9 @@ pub fn run(args: &Args) -> Outcome {
         return Err(failure);
     }
     export.size_bytes = array.bytes();
+    disk.bytes = array.bytes();
     let server = Server { args, name, dir, array, fronts };
-    server.run(claim, export, new_overlay)
+    server.run(claim, (export, disk), new_overlay)
 }
 
 /// An export has the array's name.
@@ -347,10 +356,15 @@ struct Server<'a> {
 
 impl Server<'_> {
     /// Serves until the end.
-    fn run(mut self, claim: Claim, export: ExportInfo, new_overlay: Option<NewOverlay>) -> Outcome {
+    fn run(
+        mut self,
+        claim: Claim,
+        served_as: (ExportInfo, Disk),
+        new_overlay: Option<NewOverlay>,
+    ) -> Outcome {
         let (sender, events) = mpsc::channel();
         let log = claim.path().with_extension("log");
-        let begun = self.begin(claim, export, sender);
+        let begun = self.begin(claim, served_as, sender);
         let (control, captive) = match begun {
             Ok(begun) => begun,
             Err(failure) => {
@@ -399,10 +413,10 @@ impl Server<'_> {
     fn begin(
         &mut self,
         claim: Claim,
-        export: ExportInfo,
+        (export, disk): (ExportInfo, Disk),
         events: Sender<Event>,
     ) -> Result<(Control, Option<Captive>), Failure> {
-        self.fronts.open(&self.array, export)?;
+        self.fronts.open(&self.array, export, disk)?;
         if let Some(file) = &self.args.fuse {
             self.fronts.mount(&self.array, file, events.clone())?;
         }
@@ -484,6 +498,7 @@ impl Server<'_> {
     ) -> End {
         daemon::tell_stopping();
         let unmounted = self.fronts.unmount(&self.array);
+        self.fronts.hang_up();
         let clean = self.array.stop();
         drop(self.fronts);
         control.close();

@@ -1,4 +1,4 @@
-//! The front ends of an array: NBD and FUSE.
+//! The front ends of an array: NBD, FUSE and vhost-user.
 
 // They panic when nobody can take what they print.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
@@ -6,5 +6,6 @@
 pub mod fuse;
 pub mod nbd;
 mod session;
+pub mod vhost_user;
 
 pub use session::{NbdSession, Patience};

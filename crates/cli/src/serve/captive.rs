@@ -34,6 +34,7 @@ impl Captive {
             .env("port", port)
             .env("exportname", name)
             .env("fuse", fronts.file().unwrap_or(Path::new("")))
+            .env("vhostuser", fronts.vhost_user().unwrap_or(Path::new("")))
             .spawn()
             .map_err(|error| Failure::new(format!("cannot run /bin/sh: {error}")))?;
         let pid = child.id();

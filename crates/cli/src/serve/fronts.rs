@@ -8,6 +8,7 @@ use crate::exit::Failure;
 use lapstrake_export::NbdSession;
 use lapstrake_export::fuse::Mount;
 use lapstrake_export::nbd::{ExportInfo, Exports, Limits};
+use lapstrake_export::vhost_user::{Disk, VhostUser};
 use lapstrake_host::{Array, Greeter, control::ServedFile};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,23 +19,33 @@ use tracing::warn;
 pub struct Fronts {
     sockets: Vec<Socket>,
     mount: Option<(PathBuf, Mount)>,
+    /// Before its socket, so that it is dropped first.
+    vhost_user: Option<VhostUser>,
+    vhost_user_socket: Option<Socket>,
     name: String,
 }
 
 impl Fronts {
     /// Listens at every place; connections wait until [`Fronts::open`].
-    pub fn bind(places: &[Place], name: &str) -> Result<Self, Failure> {
+    pub fn bind(places: &[Place], vhost_user: Option<&Path>, name: &str) -> Result<Self, Failure> {
         let sockets = places.iter().map(Socket::bind).collect::<Result<_, _>>()?;
-        Ok(Self { sockets, mount: None, name: name.to_owned() })
+        let vhost_user_socket =
+            vhost_user.map(|path| Socket::bind(&Place::Unix(path.to_owned()))).transpose()?;
+        let (mount, vhost_user) = (None, None);
+        Ok(Self { sockets, mount, vhost_user, vhost_user_socket, name: name.to_owned() })
     }
 
     /// Lets clients in.
-    pub fn open(&self, array: &Array, export: ExportInfo) -> Result<(), Failure> {
+    pub fn open(&mut self, array: &Array, export: ExportInfo, disk: Disk) -> Result<(), Failure> {
         let exports = Arc::new(Exports::new([export])?);
         for socket in &self.sockets {
             let listener = socket.listener.try_clone()?;
             let is_tcp = matches!(socket.at, At::Tcp(_));
             array.handle().listen(listener, greeter(exports.clone(), is_tcp));
+        }
+        if let Some(socket) = &self.vhost_user_socket {
+            let listener = socket.listener.try_clone()?.into();
+            self.vhost_user = Some(VhostUser::start(array.handle(), disk, listener)?);
         }
         Ok(())
     }
@@ -77,9 +88,14 @@ impl Fronts {
         }
     }
 
+    /// Sees off the client of vhost-user: what its guest has under way is answered.
+    pub fn hang_up(&mut self) {
+        self.vhost_user = None;
+    }
+
     /// Whether clients can come over sockets.
     pub fn has_sockets(&self) -> bool {
-        !self.sockets.is_empty()
+        !self.sockets.is_empty() || self.vhost_user_socket.is_some()
     }
 
     /// Whether clients may have come at all.
@@ -95,15 +111,18 @@ impl Fronts {
     /// URIs by which clients find the array.
     pub fn uris(&self) -> Vec<String> {
         let sockets = self.sockets.iter().map(|socket| socket.uri(&self.name));
-        sockets.chain(self.file().map(file_uri)).collect()
+        let vhost_user = self.vhost_user().map(|path| format!("vhost-user:{}", path.display()));
+        sockets.chain(self.file().map(file_uri)).chain(vhost_user).collect()
+    }
+
+    /// The socket of vhost-user.
+    pub fn vhost_user(&self) -> Option<&Path> {
+        self.vhost_user_socket.as_ref().and_then(Socket::file)
     }
 
     /// The first Unix socket.
     pub fn unix(&self) -> Option<&Path> {
-        self.sockets.iter().find_map(|socket| match &socket.at {
-            At::Unix(file) => Some(&*file.path),
-            At::Tcp(_) => None,
-        })
+        self.sockets.iter().find_map(Socket::file)
     }
 
     /// The first TCP port.

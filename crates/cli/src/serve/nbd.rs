@@ -111,6 +111,14 @@ impl Socket {
         }
     }
 
+    /// The file of a Unix socket.
+    pub fn file(&self) -> Option<&Path> {
+        match &self.at {
+            At::Unix(file) => Some(&file.path),
+            At::Tcp(_) => None,
+        }
+    }
+
     /// The NBD URI of an export here.
     pub fn uri(&self, export: &str) -> String {
         let export = escaped(export.as_bytes(), b"-._~");

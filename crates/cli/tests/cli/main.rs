@@ -44,6 +44,7 @@ mod support;
 mod tuning;
 mod unknown;
 mod updates;
+mod vhost_user;
 mod whole_disks;
 mod widths;
 mod words;

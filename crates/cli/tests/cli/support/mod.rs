@@ -1,6 +1,8 @@
 //! A directory of member files, the built command, and other programs that judge it.
 
 pub mod md;
+pub mod virtual_disk;
+pub mod virtual_machine;
 
 use serde_json::Value;
 use std::ffi::OsStr;
