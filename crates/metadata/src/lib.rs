@@ -20,6 +20,7 @@ mod error;
 pub mod firmware;
 pub mod journal;
 pub mod ppl;
+mod resize;
 mod role;
 mod superblock;
 mod unsupported;
