@@ -283,11 +283,12 @@ pub fn run(args: &Args) -> Outcome {
     let fronts = fronts
         .map_err(|failure| Failure::new(format!("{}; nothing was written", failure.message)))?;
     let read_only = args.read_only || opened.parts.plan.assembly.lacks_journal;
-    let export = nbd::export(&opened.parts, read_only);
+    let mut export = nbd::export(&opened.parts, read_only);
     // Before the array's threads are there, so that all inherit the mask (the one of words has its own); until
     // here a signal just ends us.
     signals::block()?;
     let array = Array::start(opened.parts, &settings(args))?;
+    export.size = array.size();
     let server = Server { args, name, dir, array, fronts };
     server.run(claim, export, new_overlay)
 }

@@ -17,6 +17,7 @@ use crate::{
     open::JOURNAL_NEXT,
     runner::Runner,
     scope::EventScope,
+    size::ArraySize,
     shard_runtime::{ShardRuntime, ShardRuntimeParts},
     start_io::DeviceError,
     status::Counters,
@@ -212,8 +213,11 @@ pub(crate) struct Facts {
     pub has_one_writer: bool,
     pub is_mirror: bool,
     pub cache: CacheTerms,
+    /// At the start.
     pub geometry: Geometry,
     pub members: Vec<MemberFact>,
+    /// What clients can use now.
+    pub size: ArraySize,
     pub detail: Detail,
     pub scope: EventScope,
     /// Whether the superblocks say clean, once it has stopped.
@@ -258,7 +262,6 @@ fn file_of(device: &Member) -> String {
 pub struct Array {
     peers: Arc<[Peer]>,
     threads: Vec<JoinHandle<()>>,
-    bytes: u64,
     facts: Arc<Facts>,
     read_only: bool,
 }
@@ -335,13 +338,19 @@ impl Array {
             sent.unwrap_or_else(|_| unreachable!("its thread waits for it"));
             threads.push(thread);
         }
-        Ok(Self { peers, threads, bytes: parts.bytes(), facts, read_only: options.read_only })
+        Ok(Self { peers, threads, facts, read_only: options.read_only })
     }
 
     /// Bytes that clients can use: the array's, in whole blocks.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.bytes
+        self.facts.size.bytes()
+    }
+
+    /// Likewise, as it changes.
+    #[must_use]
+    pub fn size(&self) -> ArraySize {
+        self.facts.size.clone()
     }
 
     /// Whether writes are refused.
