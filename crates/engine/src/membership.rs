@@ -516,7 +516,9 @@ impl Supervisor {
         let knows = self.bitmap.as_ref().is_some_and(|i| i.covers(superblock.events()))
             && superblock.bitmap_offset() == self.bitmap_offset()
             && self.bitmap_change.is_none();
-        let whole = superblock.recovery_offset().is_none();
+        // It was away when the array got another size.
+        let fits = superblock.component() == self.members.get(MemberId(0)).superblock.component();
+        let whole = fits && superblock.recovery_offset().is_none();
         let is_ours = !self.is_of_another_half(superblock);
         knows && whole && is_ours && !self.members.iter().any(in_the_way)
     }

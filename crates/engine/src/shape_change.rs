@@ -102,8 +102,10 @@ impl Supervisor {
         let is_cut = to.geometry.array_sectors() < self.usable.now();
         let is_lost = self.members.in_slots_from(to.geometry.raid_disks()).is_some();
         let is_unfit = is_cut || is_lost || self.members.numbered().any(|(id, m)| lacks(id, m));
+        let lacks_bitmap = to.geometry.component() != self.geometry.component()
+            && self.bitmap.is_some() != to.bitmap.is_some();
         let is_at_end = self.stopping || self.broken || self.usable.unheard > 0;
-        !(is_other || is_busy || has_other_guide || is_unfit || is_at_end)
+        !(is_other || is_busy || has_other_guide || is_unfit || lacks_bitmap || is_at_end)
             && !(grows && self.is_degraded())
     }
 
@@ -176,7 +178,13 @@ impl Supervisor {
     /// An update that began in the present stage is stable on all members.
     pub(crate) fn shape_recorded(&mut self) {
         let is_it = |change: &&mut ShapeChange| change.stage == Stage::Recording;
-        let Some(change) = self.shape_change.as_mut().filter(is_it) else { return };
+        if self.shape_change.as_mut().filter(is_it).is_some() {
+            self.show_shape();
+        }
+    }
+
+    fn show_shape(&mut self) {
+        let Some(change) = &mut self.shape_change else { return };
         change.stage = Stage::Telling;
         self.geometry = change.to.geometry.clone();
         self.usable.on_record = self.geometry.array_sectors();

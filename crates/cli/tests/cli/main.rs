@@ -37,6 +37,7 @@ mod scan;
 mod scrub;
 mod serve;
 mod service;
+mod sizes;
 mod slips;
 mod superblocks;
 mod support;
