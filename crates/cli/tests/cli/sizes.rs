@@ -24,7 +24,7 @@ fn create(lab: &Lab, options: &str, members: &str) -> Server {
 /// Members that hold different bytes where the array does not reach yet.
 fn scribble(lab: &Lab, members: &str) {
     for (member, name) in members.split(' ').enumerate() {
-        lab.write_at(name, 10 * MIB, &pattern(member as u8, 4 * MIB as usize));
+        lab.write_at(name, 10 * MIB, &pattern(member as u64, 4 * MIB as usize));
     }
 }
 

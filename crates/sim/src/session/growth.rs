@@ -10,7 +10,7 @@ impl Session<'_> {
         if self.plan.grows_from.is_none() {
             return;
         }
-        for _ in 0..self.dice.below(3) {
+        for _ in 0..self.dice.between(1..=3) {
             let within = self.dice.pick(&[1_000_000, 100_000_000, 2_000_000_000]);
             let delay = self.dice.below(within);
             self.at(delay, Event::Grow);
@@ -25,6 +25,11 @@ impl Session<'_> {
         let (component, now) = (shape.geometry.component(), self.now);
         let is_begun = self.supervisor_mut().handle_shape(now, shape);
         self.say(|| format!("members are to be used to {component}: {is_begun}"));
+        if !is_begun && self.dice.one_in(2) {
+            // A recovery may be over by then.
+            let delay = self.dice.below(50_000_000);
+            self.at(delay, Event::Grow);
+        }
     }
 
     fn draw_shape(&mut self) -> Option<NewShape> {
