@@ -17,8 +17,8 @@ use crate::{
     open::JOURNAL_NEXT,
     runner::Runner,
     scope::EventScope,
-    size::ArraySize,
     shard_runtime::{ShardRuntime, ShardRuntimeParts},
+    size::ArraySize,
     start_io::DeviceError,
     status::Counters,
 };

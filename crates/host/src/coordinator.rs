@@ -21,7 +21,6 @@ use crate::{
     window::CheckWindow,
 };
 use bitmap::{BitmapError, BitmapFile};
-use resize::ResizeError;
 use lapstrake_array::{Action, Coordinator, SpanMap};
 use lapstrake_control::{
     self as control, ArrayState, Detail, LastSyncDetail, MemberDetail, MemoryDetail, WorkDetail,
@@ -31,6 +30,7 @@ use lapstrake_engine::{
     DiskState, Loss, MemberId, MetaWrite, Notice, Order, Supervisor, SyncAction, Target, Time,
 };
 use lapstrake_geometry::Slot;
+use resize::ResizeError;
 use slab::Slab;
 use std::{
     collections::VecDeque,

@@ -158,7 +158,10 @@ fn write_metadata(
         sb.set_resync_offset(None::<Sector>);
         let tail = sb.journal_tail();
         sb.set_recovery_offset(None);
-        component.filter(|&size| size != sb.component()).into_iter().for_each(|size| sb.set_component(size));
+        component
+            .filter(|&size| size != sb.component())
+            .into_iter()
+            .for_each(|size| sb.set_component(size));
         if index >= slots {
             sb.set_journal_tail(tail);
         }

@@ -485,7 +485,8 @@ fn create(asked: &Plan, dice: &mut Dice) -> (Vec<Disk>, Geometry, Option<Disk>) 
         let mut beside = dice.beside();
         for member in &made.members {
             let sb = &member.superblock;
-            let (first, end) = (sb.data_offset() + made.component, sb.data_offset() + sb.data_size());
+            let (first, end) =
+                (sb.data_offset() + made.component, sb.data_offset() + sb.data_size());
             fill(&mut disks[member.index], first.0..end.0, &mut beside);
         }
     }

@@ -217,7 +217,7 @@ impl Plan {
         let is_logged = self.journal.is_some() || self.log.is_some() || self.lockless.is_some();
         let is_far = matches!(self.layout, Layout::Raid10(it) if it.far > 1 && !it.offset);
         let is_out = !self.level.has_redundancy() || is_logged || is_far || self.external;
-        if is_out || !dice.one_in(4) {
+        if is_out || !dice.one_in(2) {
             return;
         }
         let least = self.sizes.iter().copied().min().unwrap_or_default();

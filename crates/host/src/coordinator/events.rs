@@ -41,7 +41,9 @@ impl CoordinatorRuntime {
                 let lost = self.write_loss(loss);
                 let not_recorded = BitmapError::NotRecorded { loss: lost.clone() };
                 self.answer_bitmap(Answer::HalfWay(not_recorded.into()));
-                self.answer_resize(Answer::HalfWay(ResizeError::NotRecorded { loss: lost.clone() }.into()));
+                self.answer_resize(Answer::HalfWay(
+                    ResizeError::NotRecorded { loss: lost.clone() }.into(),
+                ));
                 self.lose_removals();
                 error!(
                     loss = ?loss,

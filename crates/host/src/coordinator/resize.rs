@@ -116,7 +116,11 @@ impl CoordinatorRuntime {
         Err(ResizeError::DuringSync { action, array })
     }
 
-    fn plan_usable(&self, supervisor: &Supervisor, size: WantedSize) -> Result<Change, ResizeError> {
+    fn plan_usable(
+        &self,
+        supervisor: &Supervisor,
+        size: WantedSize,
+    ) -> Result<Change, ResizeError> {
         let all = supervisor.geometry().array_sectors();
         let most = match size {
             WantedSize::Max => None,
@@ -263,6 +267,12 @@ impl CoordinatorRuntime {
         if let Some((id, _)) = members.find(holds) {
             let member = self.members[usize::from(id.0)].path.clone();
             return Err(ResizeError::CopyInUse { member, copies, array: self.facts.name.clone() });
+        }
+        let spares = supervisor.members().filter(|it| it.1 == DiskState::Spare).count();
+        let needed = copies.saturating_sub(old.raid_disks());
+        if spares < usize::from(needed) {
+            let array = self.facts.name.clone();
+            return Err(ResizeError::NeedsSpares { needed, spares, copies, array });
         }
         let geometry = self.geometry_of(supervisor, old.component(), copies)?;
         let (rooms, bitmap, assume_clean) = (Vec::new(), None, false);

@@ -122,7 +122,9 @@ pub enum ResizeError {
         all: Sectors,
     },
     /// Clients could use nothing.
-    #[error("an array of no bytes is of use to nobody; nothing was changed; `lapstrake stop` ends its service")]
+    #[error(
+        "an array of no bytes is of use to nobody; nothing was changed; `lapstrake stop` ends its service"
+    )]
     NothingLeft,
     /// A copy that is to go is in use.
     #[error(
@@ -132,6 +134,21 @@ pub enum ResizeError {
     CopyInUse {
         /// The member.
         member: String,
+        /// What was asked for.
+        copies: u16,
+        /// The array's name as a shell takes it.
+        array: String,
+    },
+    /// A copy would be missing from the first moment.
+    #[error(
+        "{needed} more copies need as many spares, and there are {spares}; nothing was changed; name the devices behind \
+         --raid-devices {copies}, or add them first (`lapstrake add {array} MEMBER`)"
+    )]
+    NeedsSpares {
+        /// How many.
+        needed: u16,
+        /// How many there are.
+        spares: usize,
         /// What was asked for.
         copies: u16,
         /// The array's name as a shell takes it.
@@ -147,7 +164,9 @@ pub enum ResizeError {
     #[error("the array's bitmap or size is being changed; nothing was changed by this")]
     IsChanging,
     /// Something began just now.
-    #[error("a member, a sync action or the bitmap changed just now; nothing was changed; ask again")]
+    #[error(
+        "a member, a sync action or the bitmap changed just now; nothing was changed; ask again"
+    )]
     Busy,
     /// Superblocks can no longer be written.
     #[error("{loss}: not every member has the new size on record, and clients see the old one")]
