@@ -1,9 +1,11 @@
 //! `lapstrake grow`: what mdadm's `--grow` changes of a served array.
 
 use crate::exit::{Exit, Failure, Outcome};
+use crate::members;
 use crate::options;
 use crate::target::Target;
-use lapstrake::control::{BitmapLocation, BitmapPlace, Grown, Request};
+use lapstrake::control::{Added, BitmapLocation, BitmapPlace, Detail, Grown, Request, WantedSize};
+use lapstrake_device::MemberSpec;
 use lapstrake_host::create::NewBitmap;
 use serde_json::json;
 
@@ -12,40 +14,127 @@ Examples:
   lapstrake grow data --bitmap internal
   lapstrake grow data --bitmap internal --bitmap-chunk 16M
   lapstrake grow data --bitmap none
+  lapstrake grow data --size max              what members that were replaced by larger ones have room for
+  lapstrake grow data --array-size 40G        clients can use so much, until the array is stopped
+  lapstrake grow mirror --raid-devices 3 disk2.img
 
 Exit codes:
   0  it is so, and recorded on all members (also if it was so before)
   1  it is as it was: a recovery or check runs, there is no room, or the array is not served
   2  usage";
 
-/// Add, remove or resize the write-intent bitmap of an array that is being served.
+/// Change the size, the number of copies or the write-intent bitmap of an array that is being served.
 ///
-/// Clients go on meanwhile. A new internal bitmap goes where mdadm puts it; the least chunk depends on the
+/// Clients go on meanwhile. One thing changes at a time.
+///
+/// --size is how much is used of each member. Every member's superblock says the new size before clients see it: a file
+/// by --fuse within a second, an NBD client when it connects anew (qemu's block_resize, nbd-client), since its protocol has
+/// no word for it. What comes to the array is resynced, unless --assume-clean says that it need not be. A bitmap is taken
+/// away and made again meanwhile. Where clients could use less than before, --array-size has to come first.
+///
+/// --array-size is on no record: the next start shows all of the array.
+///
+/// --raid-devices gives a RAID1 more copies, which spares fill, or fewer, when those that go have been failed and removed.
+/// Other levels would have to be reshaped.
+///
+/// A new internal bitmap goes where mdadm puts it; the least chunk depends on the
 /// room beside the superblocks. Another chunk or place means that the old bitmap is taken away first: if the
 /// power is cut just then, the array starts without one, and is resynced as a whole. One that is in a file is
 /// taken away by --bitmap none before there can be another file.
 #[derive(clap::Args)]
 #[command(after_long_help = HELP)]
+#[command(group = clap::ArgGroup::new("change").required(true).args(["bitmap", "size", "array_size", "raid_devices"]))]
 pub struct Args {
     #[command(flatten)]
     pub target: Target,
     /// Where to have it: internal, none, or a file to make (its name has a '/')
-    #[arg(short, long, required = true, value_name = "internal|none|FILE", value_parser = options::bitmap())]
-    bitmap: NewBitmap,
+    #[arg(short, long, value_name = "internal|none|FILE", value_parser = options::bitmap())]
+    bitmap: Option<NewBitmap>,
     /// What a bit of it stands for, a bare number is KiB [default: as it is, for a new one as mdadm]
-    #[arg(long, value_name = "SIZE", value_parser = options::kib)]
+    #[arg(long, value_name = "SIZE", value_parser = options::kib, requires = "bitmap")]
     bitmap_chunk: Option<u64>,
     /// So many writes may be answered before write-mostly members have them (RAID1); 0: none
-    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "256")]
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "256",
+          requires = "bitmap")]
     write_behind: Option<u32>,
-    /// Write over the bitmap's file if there is one
+    /// What is to be used of each member, a bare number is KiB; max: what all have room for
+    #[arg(short = 'z', long, value_name = "SIZE|max", value_parser = wanted_size)]
+    size: Option<WantedSize>,
+    /// What comes to the array by --size needs no resync: all members hold the same there, as new files do
+    #[arg(long, requires = "size")]
+    assume_clean: bool,
+    /// What clients can use of the array until it is stopped, a bare number is KiB; max: all of it
+    #[arg(short = 'Z', long, value_name = "SIZE|max", value_parser = wanted_size)]
+    array_size: Option<WantedSize>,
+    /// How many copies a RAID1 is to have
+    #[arg(short = 'n', long, value_name = "N")]
+    raid_devices: Option<u16>,
+    /// Devices to be added first, as by `lapstrake add`
+    #[arg(value_name = "MEMBER", requires = "raid_devices", value_parser = options::member())]
+    members: Vec<MemberSpec>,
+    /// Write over the bitmap's file if there is one, or over what the devices to be added hold
     #[arg(short, long)]
     force: bool,
 }
 
+fn wanted_size(text: &str) -> Result<WantedSize, String> {
+    match text {
+        "max" => Ok(WantedSize::Max),
+        text => options::kib(text).map(WantedSize::Bytes),
+    }
+}
+
 pub fn run(args: &Args) -> Outcome {
+    match &args.bitmap {
+        Some(bitmap) => change_bitmap(args, bitmap),
+        None => resize(args),
+    }
+}
+
+fn resize(args: &Args) -> Outcome {
+    let Args { target, size, array_size, raid_devices, assume_clean, .. } = args;
+    for spec in &args.members {
+        let member = members::absolute(spec)?;
+        let _: Added = target.ask(&Request::Add {
+            member,
+            force: args.force,
+            write_mostly: false,
+            re_add: false,
+        })?;
+    }
+    let Grown { changed } = target.ask(&Request::Resize {
+        size: *size,
+        array_size: *array_size,
+        raid_devices: *raid_devices,
+        assume_clean: *assume_clean,
+    })?;
+    let Detail { array_bytes, component_bytes, raid_devices, .. } = target.detail(None)?;
+    if target.json {
+        outln!(
+            "{:#}",
+            json!({
+                "name": target.name,
+                "changed": changed,
+                "array_bytes": array_bytes,
+                "component_bytes": component_bytes,
+                "raid_devices": raid_devices,
+            })
+        );
+        return Ok(Exit::Done);
+    }
+    let already = if changed { "" } else { " already" };
+    outln!(
+        "{}: {}K for clients, {}K of each of {raid_devices} members{already}",
+        target.name,
+        array_bytes >> 10,
+        component_bytes >> 10
+    );
+    Ok(Exit::Done)
+}
+
+fn change_bitmap(args: &Args, bitmap: &NewBitmap) -> Outcome {
     let target = &args.target;
-    let bitmap = match &args.bitmap {
+    let bitmap = match bitmap {
         NewBitmap::File(path) => BitmapPlace::File(options::absolute(path)?.into()),
         NewBitmap::None => BitmapPlace::None,
         NewBitmap::Internal => BitmapPlace::Internal,

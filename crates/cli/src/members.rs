@@ -280,7 +280,7 @@ fn removed(answer: &Removed, _: &str) -> String {
 }
 
 /// What to call a member when speaking to its server, which has another working directory.
-fn absolute(spec: &MemberSpec) -> Result<String, Failure> {
+pub fn absolute(spec: &MemberSpec) -> Result<String, Failure> {
     let path = options::absolute(&spec.path)?.into();
     Ok(MemberSpec { path, ..spec.clone() }.exact())
 }

@@ -312,7 +312,7 @@ pub fn run(args: &Args) -> Outcome {
         array.stop();
         return Err(failure);
     }
-    export.size_bytes = array.bytes();
+    export.size = array.size();
     disk.bytes = array.bytes();
     let server = Server { args, name, dir, array, fronts };
     server.run(claim, (export, disk), new_overlay)

@@ -94,6 +94,21 @@ pub enum Request {
         #[serde(default)]
         force: bool,
     },
+    /// To have another size, or number of copies, for which no block moves: [`Grown`]. One of them at a time.
+    Resize {
+        /// What is used of each member.
+        #[serde(default)]
+        size: Option<WantedSize>,
+        /// What clients can use, until the array stops.
+        #[serde(default)]
+        array_size: Option<WantedSize>,
+        /// Slots.
+        #[serde(default)]
+        raid_devices: Option<u16>,
+        /// What comes to it needs no resync.
+        #[serde(default)]
+        assume_clean: bool,
+    },
     /// To begin, end or hold a sync action: [`Begun`].
     Sync {
         /// Which.
@@ -104,6 +119,18 @@ pub enum Request {
         /// Those that change.
         settings: Settings,
     },
+}
+
+/// A size that an array is to have.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum WantedSize {
+    /// As large as can be.
+    Max,
+    /// So many bytes.
+    #[serde(untagged)]
+    Bytes(u64),
 }
 
 /// Where an array is to have its write-intent bitmap.
@@ -237,7 +264,7 @@ answers! {
         removed: Vec<String>,
     }
 
-    /// To [`Request::Grow`], when it is on record.
+    /// To [`Request::Grow`] and [`Request::Resize`], when it is on record, and clients can use it.
     Grown {
         /// False if it was so before; else not said.
         #[serde(default = "yes", skip_serializing_if = "is_so")]

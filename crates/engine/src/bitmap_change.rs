@@ -47,6 +47,12 @@ pub(crate) struct BitmapChange {
     stage: Stage,
 }
 
+impl BitmapChange {
+    pub(crate) fn new(to: Option<NewBitmap>) -> Self {
+        Self { to, stage: Stage::Wanted }
+    }
+}
+
 impl Supervisor {
     /// Gives the array another bitmap, or none; [`Event::BitmapChanged`] tells when it has it. False: the
     /// array has no use for one (no redundancy, or a journal or logs instead), members are being mended,
@@ -54,14 +60,14 @@ impl Supervisor {
     /// to be made right everywhere without it.
     pub fn handle_bitmap(&mut self, now: Time, to: Option<NewBitmap>) -> bool {
         let is_redundant = self.geometry.level().has_redundancy();
-        let is_busy = self.bitmap_change.is_some() || self.sync_progress(now).is_some();
+        let is_busy = self.is_changing_bitmap() || self.sync_progress(now).is_some();
         let is_logged = |m: &Member| m.superblock().has_journal() || m.superblock().has_ppl();
         let has_use = is_redundant && !self.members.iter().any(is_logged);
         let is_last_guide = self.is_bitmap_last_guide() && (self.is_degraded() || to.is_some());
         if !has_use || is_busy || self.stopping || self.broken || is_last_guide {
             return false;
         }
-        self.bitmap_change = Some(BitmapChange { to, stage: Stage::Wanted });
+        self.bitmap_change = Some(BitmapChange::new(to));
         self.act(now);
         true
     }
@@ -104,10 +110,10 @@ impl Supervisor {
         self.act(now);
     }
 
-    /// Whether the bitmap is being changed, or given up.
+    /// Whether the bitmap is being changed, or given up, or is about to be.
     #[must_use]
     pub fn is_changing_bitmap(&self) -> bool {
-        self.bitmap_change.is_some()
+        self.bitmap_change.is_some() || self.is_changing_shape()
     }
 
     /// The bitmap's file refuses writes. The array goes on without a bitmap, as md's does.
@@ -117,7 +123,7 @@ impl Supervisor {
         // One that is about to end in any case is missed by nobody.
         let is_ending = self.bitmap_change.as_ref().is_some_and(|c| c.stage != Stage::Adding);
         if !is_ending {
-            self.bitmap_change = Some(BitmapChange { to: None, stage: Stage::Wanted });
+            self.bitmap_change = Some(BitmapChange::new(None));
             self.events.push_back(Event::BitmapLost);
         }
     }

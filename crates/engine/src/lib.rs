@@ -59,6 +59,8 @@
 //!     its pages are stable with every bit set; none is cleared before each shard has told what it was writing.
 //! 11. Every shard has been sent word of a member's failure, or of a range that it lacks, before a write is answered
 //!     that left it out there.
+//! 13. Every member's superblock says an array's new size, stably, before any shard takes requests for it, and every shard
+//!     does before a client is told of it.
 //!
 //! # Bounds
 //!
@@ -95,6 +97,7 @@ mod request;
 mod safe_mode;
 mod scratch;
 mod seal;
+mod shape_change;
 mod shard;
 mod sizes;
 mod slots;
@@ -116,6 +119,7 @@ pub use recovery::{SyncConfig, SyncEnd, SyncProgress, SyncSpeed};
 pub use replay::{LogConfig, LogDisks, Mend, Replay, read_logs, replay_logs};
 pub use scratch::PAGE_BYTES;
 pub use seal::Seal;
+pub use shape_change::NewShape;
 pub use shard::{Shard, ShardConfig, Stats};
 pub use sizes::{
     BEHIND_PAGES, STRIPE_CACHE_SIZE, STRIPE_CACHE_SIZES, span, stripe_cache_members,

@@ -100,6 +100,8 @@ pub struct Members {
     slots: Vec<Option<MemberId>>,
     /// By slot: who is to take the member's place.
     replacements: Vec<Option<MemberId>>,
+    /// The array's slots; behind them there may be some that were given up.
+    count: usize,
     unrecorded: Vec<MemberId>,
 }
 
@@ -111,6 +113,7 @@ impl Members {
             all: configs.iter().cloned().map(Member::new).collect(),
             slots: vec![None; raid_disks as usize],
             replacements: vec![None; raid_disks as usize],
+            count: raid_disks as usize,
             unrecorded: Vec::new(),
         };
         for (id, config) in (0..).map(MemberId).zip(configs) {
@@ -119,6 +122,16 @@ impl Members {
             }
         }
         this
+    }
+
+    /// The array has so many slots from now on. Those that are given up are empty, and stay here, since I/O under way may
+    /// name them.
+    pub fn set_slots(&mut self, raid_disks: u16) {
+        self.count = raid_disks.into();
+        let len = self.count.max(self.slots.len());
+        self.slots.resize(len, None);
+        self.replacements.resize(len, None);
+        assert!(self.slots[self.count..].iter().all(Option::is_none), "a slot in use is kept");
     }
 
     fn take_place(&mut self, member: MemberId, slot: Slot) {
@@ -260,7 +273,7 @@ impl Members {
     /// Whether a slot lacks a member in sync.
     #[must_use]
     pub fn is_degraded(&self) -> bool {
-        let mut slots = (0..self.slots.len() as u16).map(Slot);
+        let mut slots = (0..self.count as u16).map(Slot);
         slots.any(|slot| self.trusted_to(slot) != FULLY_TRUSTED)
     }
 
@@ -300,7 +313,7 @@ impl Members {
     /// Whether every slot holds a member that is in sync and readable as a whole.
     #[must_use]
     pub fn complete(&self) -> bool {
-        self.slots.iter().all(|slot| {
+        self.slots[..self.count].iter().all(|slot| {
             slot.is_some_and(|id| {
                 let member = &self.all[id.0 as usize];
                 member.config.trusted_to == FULLY_TRUSTED && member.bad.is_empty()

@@ -411,6 +411,43 @@ impl Membership {
         }
     }
 
+    /// Has all superblocks say how large the array is. `rooms`: members with more room for data than they say.
+    pub(crate) fn set_shape(&mut self, geometry: &Geometry, rooms: &[(MemberId, Sectors)]) {
+        self.raid_disks = geometry.raid_disks();
+        for &(id, room) in rooms {
+            self.get_mut(id).superblock.raise_data_size(room);
+        }
+        for member in &mut self.members {
+            member.superblock.set_component(geometry.component());
+            member.superblock.set_raid_disks(geometry.raid_disks());
+        }
+    }
+
+    /// A cut while the array grew leaves members of which some say so and some do not: the freshest is right.
+    pub(crate) fn agree_on_shape(&mut self) {
+        let freshest = self.members.iter().max_by_key(|member| member.superblock.events());
+        let Some(freshest) = freshest.map(|member| member.superblock.clone()) else { return };
+        for member in &mut self.members {
+            if member.superblock.component() != freshest.component() {
+                member.superblock.set_component(freshest.component());
+            }
+            if member.superblock.raid_disks() != freshest.raid_disks() {
+                member.superblock.set_raid_disks(freshest.raid_disks());
+            }
+        }
+    }
+
+    /// Who is in a slot from this one on.
+    pub(crate) fn in_slots_from(&self, first: u16) -> Option<MemberId> {
+        let is_beyond = |slot: Slot| slot.0 >= first;
+        self.find(|member| member.is_present() && member.slot.is_some_and(is_beyond))
+    }
+
+    /// Who has too little room for data, as its superblock says.
+    pub(crate) fn lacks_room(&self, component: Sectors) -> Option<MemberId> {
+        self.find(|m| m.is_present() && m.superblock.data_size() < component)
+    }
+
     /// Brings superblocks up to date: those to be written now, each with its member and first sector there.
     pub(crate) fn superblocks(&mut self, array: &ArrayState) -> Vec<(MemberId, Sector, Vec<u8>)> {
         let is_listed = |member: &&Member| member.state != DiskState::Removed;
@@ -479,7 +516,9 @@ impl Supervisor {
         let knows = self.bitmap.as_ref().is_some_and(|i| i.covers(superblock.events()))
             && superblock.bitmap_offset() == self.bitmap_offset()
             && self.bitmap_change.is_none();
-        let whole = superblock.recovery_offset().is_none();
+        // It was away when the array got another size.
+        let fits = superblock.component() == self.members.get(MemberId(0)).superblock.component();
+        let whole = fits && superblock.recovery_offset().is_none();
         let is_ours = !self.is_of_another_half(superblock);
         knows && whole && is_ours && !self.members.iter().any(in_the_way)
     }

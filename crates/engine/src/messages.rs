@@ -8,7 +8,7 @@ use crate::{
     types::{MemberId, Time},
 };
 use alloc::vec::Vec;
-use lapstrake_geometry::{Sector, Sectors, Slot, StripeNo};
+use lapstrake_geometry::{Geometry, Sector, Sectors, Slot, StripeNo};
 use lapstrake_metadata::bitmap::Superblock;
 
 /// What a shard has to know of the write-intent bitmap.
@@ -72,6 +72,9 @@ pub enum Order {
     GoodAgain(MemberId, Sector, Sectors),
     /// The journal's superblock says that the ring begins there; what lies before is free.
     TailMoved(u64),
+    /// The array has this shape from now on, and so many of its sectors can be used; answer with [`Notice::ShapeHeard`].
+    /// No block has moved.
+    Shape(Geometry, Sectors),
     /// The stripe cache has so many pages from now on, in the sense of [`ShardConfig::scratch_pages`], and no fewer than
     /// the world would begin with. More of them are there already.
     ///
@@ -96,6 +99,8 @@ pub enum Notice {
     Busy(Time),
     /// A write waits for bits `first..=last` of a bitmap with this chunk.
     BitsWanted(Sectors, u64, u64),
+    /// The shard takes requests by what [`Order::Shape`] said.
+    ShapeHeard,
     /// The shard writes under these bits no more until it asks again.
     BitsIdle(Vec<u64>),
     /// A piece of a sync action has ended.

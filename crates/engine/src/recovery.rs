@@ -113,7 +113,8 @@ impl Supervisor {
     /// resync.
     pub fn handle_sync(&mut self, now: Time, action: SyncAction) -> bool {
         let possible = self.geometry.level().has_redundancy() && action != SyncAction::Recovery;
-        let is_busy = self.scheduler.is_running() || self.next_run().is_some();
+        let is_busy =
+            self.scheduler.is_running() || self.next_run().is_some() || self.is_changing_shape();
         // It would be over at once, and what is due forgotten.
         let is_void = action == SyncAction::Resync && !self.has_to_compare();
         if !possible || is_busy || is_void || self.scheduler.is_frozen() {
@@ -256,7 +257,8 @@ impl Supervisor {
         if self.broken || self.stopping {
             return self.scheduler.interrupt();
         }
-        if !self.scheduler.is_running() && !self.scheduler.is_frozen() {
+        if !self.scheduler.is_running() && !self.scheduler.is_frozen() && !self.is_changing_shape()
+        {
             self.fill_slots();
             self.replace_members();
             // What is on record comes first.

@@ -122,6 +122,8 @@ pub(crate) enum Job {
 #[derive(Debug)]
 pub struct Shard {
     pub(crate) geometry: Geometry,
+    /// What requests may reach: no more than the geometry has.
+    usable: Sectors,
     pub(crate) members: Members,
     pub(crate) in_sync: InSync,
     pub(crate) reqs: Requests,
@@ -171,6 +173,7 @@ impl Shard {
         Self {
             members: Members::new(raid_disks, &config.members),
             logs: logs.map(|signature| Logs::new(signature, raid_disks, &mut held)),
+            usable: config.geometry.array_sectors(),
             geometry: config.geometry,
             in_sync: InSync::new(config.in_sync_to, config.unsynced),
             reqs: Requests::default(),
@@ -227,7 +230,7 @@ impl Shard {
     fn accept(&mut self, now: Time, request: Request, is_foreign: bool) {
         self.now = now;
         let end = request.sector.0.checked_add(request.len.0);
-        let fits = end.is_some_and(|end| end <= self.geometry.array_sectors().0);
+        let fits = end.is_some_and(|end| end <= self.usable.0);
         let aligned = (request.sector.0 | request.len.0).is_multiple_of(self.block.0);
         let refused = match (fits, request.kind.is_write() && self.read_only) {
             (false, _) => Some(Err(RequestError::OutOfRange)),
@@ -306,6 +309,7 @@ impl Shard {
                     journal.tail_moved(position);
                 }
             }
+            Order::Shape(ref geometry, usable) => self.change_shape(geometry, usable),
             Order::StripeCache(pages) => {
                 self.scratch.resize(pages - self.held_pages);
                 self.stripes.queue_waiting_for_memory();
@@ -514,6 +518,17 @@ impl Shard {
             self.notices.extend(self.gate.readmit(&mut req.admission, sent));
         }
         self.retry_gated();
+    }
+
+    fn change_shape(&mut self, geometry: &Geometry, usable: Sectors) {
+        assert!(usable <= geometry.array_sectors(), "no more can be used than there is");
+        // Requests under way may still be behind an end that came nearer.
+        if geometry.array_sectors() >= self.geometry.array_sectors() {
+            self.geometry = geometry.clone();
+        }
+        self.members.set_slots(geometry.raid_disks());
+        self.usable = usable;
+        self.note(Notice::ShapeHeard);
     }
 
     fn advance(&mut self, key: ReqKey) {

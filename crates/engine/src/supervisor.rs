@@ -14,6 +14,7 @@
 //! | `JournalEnd` | `journal_end.rs` | where the journal ends, and the empty unit of a stop |
 //! | `WriteIntentBitmap` | `write_intent_bitmap.rs` | bits, who holds them, pages on their way |
 //! | `BitmapChange` | `bitmap_change.rs` | the stage of a bitmap's end or beginning |
+//! | `ShapeChange` | `shape_change.rs` | the stage of another size, or number of copies |
 //!
 //! Invariants:
 //! - the superblocks say "active" before any shard is told so, and say "clean" only after every
@@ -28,6 +29,7 @@ use crate::{
     meta_writes::{Meta, MetaWrites},
     recovery::{SyncConfig, SyncEnd, SyncScheduler, sync_end},
     safe_mode::SafeMode,
+    shape_change::{ShapeChange, UsableSize},
     sync::SyncAction,
     types::{MemberId, Time},
     update::MetadataUpdates,
@@ -121,6 +123,10 @@ pub enum Event {
     SyncEnded(SyncAction, SyncEnd),
     /// The write-intent bitmap's file refuses writes, or is gone. [`Event::BitmapChanged`] follows when the array has none.
     BitmapLost,
+    /// So many sectors of the array can be used from now on: every shard takes requests for them.
+    Resized(Sectors),
+    /// The array is as [`Supervisor::handle_shape`] was told.
+    ShapeChanged,
     /// The write-intent bitmap is as [`Supervisor::handle_bitmap`] was told, or gone with its file.
     BitmapChanged,
 }
@@ -186,6 +192,8 @@ pub struct Supervisor {
     pub(crate) scheduler: SyncScheduler,
     pub(crate) bitmap: Option<WriteIntentBitmap>,
     pub(crate) bitmap_change: Option<BitmapChange>,
+    pub(crate) shape_change: Option<ShapeChange>,
+    pub(crate) usable: UsableSize,
     /// Pages of it that were sent, counted for each member.
     pub(crate) bitmap_writes: u64,
     /// For every shard, in this order.
@@ -209,6 +217,7 @@ impl Supervisor {
             bitmap: config.bitmap.map(|bitmap| {
                 WriteIntentBitmap::new(bitmap, config.shards, sync_end(&config.geometry))
             }),
+            usable: UsableSize::new(&config.geometry),
             geometry: config.geometry,
             members,
             shards: config.shards,
@@ -220,6 +229,7 @@ impl Supervisor {
             out_of_space: false,
             scheduler: SyncScheduler::new(&config.sync, config.resync_from),
             bitmap_change: None,
+            shape_change: None,
             bitmap_writes: 0,
             orders: VecDeque::new(),
             writes: MetaWrites::default(),
@@ -231,6 +241,7 @@ impl Supervisor {
             this.updates.request();
         }
         this.agree_on_bitmap();
+        this.members.agree_on_shape();
         this
     }
 
@@ -275,6 +286,7 @@ impl Supervisor {
             Notice::OutOfSpace => self.run_out_of_space(),
             Notice::JournalRests(end) => self.journal_end.told(end),
             Notice::NeedActive => self.safe_mode.need_active(),
+            Notice::ShapeHeard => self.shape_heard(),
             Notice::Idle => self.safe_mode.answered(now, None),
             Notice::Busy(last) => self.safe_mode.answered(now, Some(last)),
             Notice::BitsWanted(chunk, first, last) => {
@@ -553,6 +565,7 @@ impl Supervisor {
         }
         self.end_update();
         self.change_bitmap();
+        self.change_shape();
         self.empty_journal();
         self.advance_sync();
         // At a stop one update says that it is clean and where the journal begins.

@@ -138,6 +138,11 @@ impl MetadataUpdates {
         self.update.is_none()
     }
 
+    /// Members may hold different counts, which the next update levels.
+    pub(crate) fn is_uneven(&self) -> bool {
+        self.is_uneven
+    }
+
     /// Something besides failures waits for the next update.
     pub(crate) fn is_requested(&self) -> bool {
         self.is_requested
@@ -374,6 +379,7 @@ impl Supervisor {
         }
         self.orders.extend(recorded.tail.map(Order::TailMoved));
         self.bitmap_recorded();
+        self.shape_recorded();
         if recorded.active {
             self.safe_mode.active_recorded(self.now);
         }

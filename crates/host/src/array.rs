@@ -18,6 +18,7 @@ use crate::{
     runner::Runner,
     scope::EventScope,
     shard_runtime::{ShardRuntime, ShardRuntimeParts},
+    size::ArraySize,
     start_io::DeviceError,
     status::Counters,
 };
@@ -257,8 +258,11 @@ pub(crate) struct Facts {
     pub has_one_writer: bool,
     pub is_mirror: bool,
     pub cache: CacheTerms,
+    /// At the start.
     pub geometry: Geometry,
     pub members: Vec<MemberFact>,
+    /// What clients can use now.
+    pub size: ArraySize,
     pub detail: Detail,
     pub scope: EventScope,
     /// Whether the superblocks say clean, once it has stopped.
@@ -303,7 +307,6 @@ fn file_of(device: &Member) -> String {
 pub struct Array {
     peers: Arc<[Peer]>,
     threads: Vec<JoinHandle<()>>,
-    bytes: u64,
     facts: Arc<Facts>,
     read_only: bool,
 }
@@ -385,13 +388,19 @@ impl Array {
             sent.unwrap_or_else(|_| unreachable!("its thread waits for it"));
             threads.push(thread);
         }
-        Ok(Self { peers, threads, bytes: parts.bytes(), facts, read_only: options.read_only })
+        Ok(Self { peers, threads, facts, read_only: options.read_only })
     }
 
     /// Bytes that clients can use: the array's, in whole blocks, or those of what is shown of it.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.bytes
+        self.facts.size.bytes()
+    }
+
+    /// Likewise, as it changes.
+    #[must_use]
+    pub fn size(&self) -> ArraySize {
+        self.facts.size.clone()
     }
 
     /// Shows clients a part of the array in its place, such as a partition. Requests by [`ArrayIo`] are of the array
@@ -403,13 +412,13 @@ impl Array {
         let block = self.facts.detail.block_bytes;
         let devices = part.devices();
         let end = part.ranges(0..part.bytes()).iter().map(|it| it.place.offset + it.len).max();
-        if devices != [0] || end.is_none_or(|end| end > self.bytes) {
+        if devices != [0] || end.is_none_or(|end| end > self.bytes()) {
             return Err(ViewError::Elsewhere);
         }
         if !part.is_aligned(block.into()) {
             return Err(ViewError::Unaligned { block });
         }
-        self.bytes = part.bytes();
+        self.facts.size.set(part.bytes());
         let part = Arc::new(part);
         self.peers.iter().for_each(|peer| {
             peer.send(Message::Show(part.clone()));

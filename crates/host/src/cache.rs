@@ -32,6 +32,11 @@ impl CacheTerms {
         }
     }
 
+    /// Those of a mirror with so many copies.
+    pub(crate) fn with_copies(self, copies: u16) -> Self {
+        Self { members: copies.into(), ..self }
+    }
+
     /// What a wish comes to, pages of each member.
     pub(crate) fn size(self, wish: u32) -> u32 {
         if self.members == 0 { 0 } else { wish.max(*STRIPE_CACHE_SIZES.start()) }

@@ -5,6 +5,7 @@ use crate::coordinator::{
     bitmap::BitmapError,
     loss::WriteLoss,
     members::{MemberError, SyncError},
+    resize::ResizeError,
     settings::SettingsError,
 };
 use thiserror::Error;
@@ -44,6 +45,9 @@ pub enum CommandError {
     /// The write-intent bitmap is not changed.
     #[error(transparent)]
     Bitmap(#[from] BitmapError),
+    /// The array gets no other size or number of copies.
+    #[error(transparent)]
+    Resize(#[from] ResizeError),
     /// Settings are not changed.
     #[error(transparent)]
     Settings(#[from] SettingsError),

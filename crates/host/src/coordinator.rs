@@ -6,10 +6,12 @@ mod deleted;
 mod events;
 pub(crate) mod loss;
 pub(crate) mod members;
+pub(crate) mod resize;
 pub(crate) mod settings;
 
 use crate::{
     array::{Facts, MemberFact},
+    cache::CacheTerms,
     client::Client,
     command_error::CommandError,
     message::{Answer, Command, Greeter, Message},
@@ -28,6 +30,7 @@ use lapstrake_engine::{
     DiskState, Loss, MemberId, MetaWrite, Notice, Order, Supervisor, SyncAction, Target, Time,
 };
 use lapstrake_geometry::Slot;
+use resize::ResizeError;
 use slab::Slab;
 use std::{
     collections::VecDeque,
@@ -90,6 +93,10 @@ pub(crate) struct CoordinatorRuntime {
     overlay_loss: Option<FileLoss>,
     /// Who waits for a change of the bitmap.
     bitmap_answer: Option<Sender<Answer>>,
+    /// Who waits for another size or number of copies.
+    resize_answer: Option<Sender<Answer>>,
+    /// By what stripe caches are made: a RAID1 gets and loses copies.
+    cache: CacheTerms,
     /// Pages of the stripe caches for each member, and a change of that.
     cache_size: u32,
     resizing: Option<settings::Resizing>,
@@ -143,6 +150,8 @@ impl CoordinatorRuntime {
             }),
             overlay_loss: None,
             bitmap_answer: None,
+            resize_answer: None,
+            cache: facts.cache,
             cache_size: facts.detail.stripe_cache_size,
             resizing: None,
             facts,
@@ -529,6 +538,7 @@ impl CoordinatorRuntime {
             Command::ChangeBitmap(to, file) => {
                 return self.begin_bitmap(runtime, *to, file, answer);
             }
+            Command::Resize(wish) => return self.begin_resize(runtime, wish, answer),
             Command::Sync(action) => self.sync(runtime, action).map(|()| Answer::Done),
             Command::Set(settings) => return self.set(runtime, settings, answer),
             Command::Stop => return self.begin_stop(runtime, answer),
@@ -570,6 +580,7 @@ impl CoordinatorRuntime {
     fn finish(&mut self, runtime: &mut ShardRuntime, clean: bool) {
         self.tell_places(Time(u64::MAX));
         self.answer_bitmap(Answer::HalfWay(BitmapError::StoppedMeanwhile.into()));
+        self.answer_resize(Answer::HalfWay(ResizeError::StoppedMeanwhile.into()));
         self.end_removals();
         // Once only.
         let _ = self.facts.stopped_clean.set(clean);
@@ -603,6 +614,7 @@ impl CoordinatorRuntime {
             (detail.sync_speed_min_kib, detail.sync_speed_max_kib) = (speed.min / 2, speed.max / 2);
             detail.check_window = self.check_window.map(|window| window.to_string());
             self.bitmap_detail(supervisor, &mut detail);
+            self.size_detail(supervisor, &mut detail);
             degraded = supervisor.is_degraded() && self.facts.redundant;
             detail.state =
                 vec![if supervisor.is_active() { ArrayState::Active } else { ArrayState::Clean }];
@@ -621,7 +633,7 @@ impl CoordinatorRuntime {
                 member.slot == Some(slot.0) && member.state == control::MemberState::InSync
             })
         };
-        if self.coordinator.is_broken() || !self.facts.geometry.survives(holds) {
+        if self.coordinator.is_broken() || !self.geometry().survives(holds) {
             detail.state.push(ArrayState::Failed);
         } else if degraded || in_sync(&detail.members) < usize::from(detail.raid_devices) {
             detail.state.push(ArrayState::Degraded);

@@ -33,6 +33,7 @@ mod runs;
 pub mod scan;
 mod scope;
 mod shard_runtime;
+mod size;
 mod start_io;
 mod status;
 mod whole;
@@ -47,6 +48,7 @@ pub use coordinator::{
     bitmap::BitmapError,
     loss::WriteLoss,
     members::{MemberError, SyncError},
+    resize::ResizeError,
     settings::{SettingsError, SpeedError},
 };
 pub use grow::{GrowBitmapError, grow_bitmap};
@@ -57,7 +59,7 @@ pub use lapstrake_device::IoVec;
 pub use lapstrake_engine::{Guard, RequestError};
 pub use lapstrake_engine::{STRIPE_CACHE_SIZE, STRIPE_CACHE_SIZES};
 pub use last_resort::{Recorded, recorded};
-pub use message::{Answer, BitmapWish, Command, Deleted, Greeter, Settings};
+pub use message::{Answer, BitmapWish, Command, Deleted, Greeter, ResizeWish, Settings};
 pub use open::{
     Line, OpenArrayError, OpenRequest, Opened, bitmap_next, describe_given_up, open, open_members,
     probe, probe_around,
@@ -65,6 +67,7 @@ pub use open::{
 pub use overlay::NewOverlay;
 pub use own_superblock::{SUPERBLOCKS, describe, describe_at, describe_undecided, image_format};
 pub use scope::EventScope;
+pub use size::ArraySize;
 pub use start_io::DeviceError;
 pub use whole::open_whole;
 pub use window::{CheckWindow, CheckWindowError};

@@ -3,7 +3,7 @@
 
 use crate::{client::Client, command_error::CommandError, window::CheckWindow};
 use lapstrake_array::{RoutedRequest, SpanMap};
-use lapstrake_control::{BitmapPlace, Detail, HowAdded, MemberDetail, SyncRequest};
+use lapstrake_control::{BitmapPlace, Detail, HowAdded, MemberDetail, SyncRequest, WantedSize};
 use lapstrake_device::{Member, Waker};
 use lapstrake_engine::{MemberId, NewBitmap, Notice, Order, RequestError, SyncPiece};
 use lapstrake_metadata::{Superblock, badblocks::BadBlocks};
@@ -119,6 +119,8 @@ pub enum Command {
     PlanBitmap(BitmapWish),
     /// Have this bitmap, or none, from now on; with the file of an external one. Answered when it is so.
     ChangeBitmap(Box<Option<NewBitmap>>, Option<Arc<Member>>),
+    /// Have another size or number of copies. Answered when clients can use it.
+    Resize(ResizeWish),
     /// Begin, end or hold a sync action.
     Sync(SyncRequest),
     /// What is to be changed.
@@ -151,6 +153,22 @@ pub struct BitmapWish {
     pub chunk: Option<u32>,
     /// Writes that write-mostly members may lag behind; as it is, or none, if nothing is said.
     pub write_behind: Option<u32>,
+}
+
+/// The size or number of copies that an array is to have.
+#[derive(Clone, Copy, Debug)]
+pub enum ResizeWish {
+    /// So much is used of each member.
+    Component {
+        /// How much.
+        size: WantedSize,
+        /// What comes to it needs no resync.
+        assume_clean: bool,
+    },
+    /// Clients can use so much, until the array stops.
+    Usable(WantedSize),
+    /// A RAID1 has so many copies.
+    Copies(u16),
 }
 
 /// A member to be taken in.

@@ -473,6 +473,11 @@ impl ShardRuntime {
         router.request(shard, &mut world, caller, request, true);
     }
 
+    /// Whether clients see a part of the array only.
+    pub(crate) fn shows_part(&self) -> bool {
+        self.view.is_some()
+    }
+
     /// Clients see this in the array's place from now on.
     pub(crate) fn show(&mut self, view: Arc<Map>) {
         self.view = Some(view);

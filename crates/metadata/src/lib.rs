@@ -21,6 +21,7 @@ pub mod firmware;
 pub mod journal;
 pub mod ppl;
 mod reshape;
+mod resize;
 mod role;
 mod superblock;
 mod unsupported;

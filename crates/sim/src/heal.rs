@@ -152,11 +152,16 @@ fn write_metadata(
         events_cleared: events,
         ..bitmap.superblock.clone()
     });
+    let component = freshest.map(Superblock::component);
     for (index, (disk, mut sb)) in homes.into_iter().zip(fresh).enumerate() {
         sb.set_events(events);
         sb.set_resync_offset(None::<Sector>);
         let tail = sb.journal_tail();
         sb.set_recovery_offset(None);
+        component
+            .filter(|&size| size != sb.component())
+            .into_iter()
+            .for_each(|size| sb.set_component(size));
         if index >= slots {
             sb.set_journal_tail(tail);
         }

@@ -25,7 +25,7 @@ use lapstrake_metadata::{
     create::{BitmapChoice, CreateRequest, NewMember, Policy, plan},
 };
 pub(crate) use start::DisksAtRest;
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ops::Range};
 use wear::Holes;
 
 /// Where the data begins on members with the superblock before it.
@@ -187,6 +187,7 @@ impl<'a> Lifetime<'a> {
 
     /// Takes down how a session ended.
     fn after(&mut self, report: &Report, started: &Started) -> Result<(), String> {
+        self.take_growth(&report.geometry);
         self.outcome.member_ios += report.ios;
         self.outcome.sessions += 1;
         self.outcome.cuts += u64::from(report.end == End::Cut);
@@ -228,6 +229,14 @@ impl<'a> Lifetime<'a> {
             FileUse::Unclear => self.dice.one_in(2),
         };
         Ok(())
+    }
+
+    /// The array has grown: what comes to it is nobody's, and redundancy there is right only once it was resynced.
+    fn take_growth(&mut self, geometry: &Geometry) {
+        self.doubt.resize(raw::rows(geometry) as usize, true);
+        self.unsure.resize(geometry.array_sectors().0 as usize, false);
+        self.oracle.grow(geometry.array_sectors().0);
+        self.geometry = geometry.clone();
     }
 
     /// The start of a session: perhaps without a member, perhaps made whole before.
@@ -426,7 +435,9 @@ fn create(asked: &Plan, dice: &mut Dice) -> (Vec<Disk>, Geometry, Option<Disk>) 
         size: asked
             .level
             .has_redundancy()
-            .then(|| Sectors(asked.sizes.iter().copied().min().unwrap_or_default())),
+            .then(|| asked.grows_from.or(asked.sizes.iter().copied().min()))
+            .flatten()
+            .map(Sectors),
         data_offset: is_before.then_some(data_offset),
         logical_block_size: None,
         set_uuid: None,
@@ -470,11 +481,21 @@ fn create(asked: &Plan, dice: &mut Dice) -> (Vec<Disk>, Geometry, Option<Disk>) 
             write_bitmap(&mut disks[member.index], at.0, &sb, &Bits::new(&sb, false));
         }
     }
+    if asked.grows_from.is_some() {
+        let mut beside = dice.beside();
+        for member in &made.members {
+            let sb = &member.superblock;
+            let (first, end) =
+                (sb.data_offset() + made.component, sb.data_offset() + sb.data_size());
+            fill(&mut disks[member.index], first.0..end.0, &mut beside);
+        }
+    }
     if asked.lockless.is_some() {
         let mut beside = dice.beside();
         for member in &made.members {
             let first = member.superblock.data_offset().0;
-            fill(&mut disks[member.index], first, &mut beside);
+            let end = disks[member.index].sectors();
+            fill(&mut disks[member.index], first..end, &mut beside);
         }
     }
     let like = &made.members[0].superblock;
@@ -484,8 +505,8 @@ fn create(asked: &Plan, dice: &mut Dice) -> (Vec<Disk>, Geometry, Option<Disk>) 
 }
 
 /// Nobody's data, which differs from member to member.
-fn fill(disk: &mut Disk, first: u64, dice: &mut Dice) {
-    for sector in first..disk.sectors() {
+fn fill(disk: &mut Disk, sectors: Range<u64>, dice: &mut Dice) {
+    for sector in sectors {
         let word = dice.next().to_le_bytes();
         disk.put(sector, &word.repeat(SECTOR / 8));
     }

@@ -79,6 +79,12 @@ impl Oracle {
         this
     }
 
+    /// The array has so many sectors now; what comes to it is nobody's.
+    pub(crate) fn grow(&mut self, sectors: u64) {
+        let history = History { versions: vec![settled(Value::Any)], floor: 0 };
+        self.sectors.resize((sectors as usize).max(self.sectors.len()), history);
+    }
+
     pub(crate) fn sectors(&self) -> u64 {
         self.sectors.len() as u64
     }

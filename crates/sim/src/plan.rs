@@ -99,6 +99,8 @@ pub struct Plan {
     pub uneven_cuts: bool,
     /// One write of the bitmap's file in so many fails, which ends the bitmap; 0: none.
     pub file_fault_every: u64,
+    /// What is used of each member at first, if the array is to grow.
+    pub grows_from: Option<u64>,
     /// The array is to mend itself and to prove it by a check that counts zero.
     pub converges: bool,
 }
@@ -196,6 +198,7 @@ impl Plan {
             outages: 0,
             uneven_cuts: false,
             file_fault_every: 0,
+            grows_from: None,
             converges: false,
         }
     }
@@ -206,6 +209,22 @@ impl Plan {
         self.uneven_cuts = dice.one_in(2);
         self.file_fault_every = dice.pick(&[0, 0, 10, 100]);
         self.be_lockless(dice);
+        self.be_small(dice);
+    }
+
+    /// The array grows while it is used. Drawn behind all else, as what comes before.
+    fn be_small(&mut self, dice: &mut Dice) {
+        let is_logged = self.journal.is_some() || self.log.is_some() || self.lockless.is_some();
+        let is_far = matches!(self.layout, Layout::Raid10(it) if it.far > 1 && !it.offset);
+        let is_out = !self.level.has_redundancy() || is_logged || is_far || self.external;
+        if is_out || !dice.one_in(2) {
+            return;
+        }
+        let least = self.sizes.iter().copied().min().unwrap_or_default();
+        let unit = self.chunk.0.max(2);
+        let more = unit * dice.between(1..=1 + 96 / unit);
+        self.sizes.iter_mut().for_each(|size| *size += more);
+        self.grows_from = Some(least);
     }
 
     /// A lockless bitmap in place of what else keeps redundancy right. Drawn last of all: seeds without are what they
@@ -322,7 +341,7 @@ impl fmt::Display for Plan {
              hot {}, {} requests; {} sessions, faults 1/{}, cuts 1/{}, heals 1/{}, frozen {}, adds {}, \
              replaces {}, journal {:?}; external {}, bitmap changes {}, write-mostly {:#b}, \
              behind {} in {} pages; spoils 1/{}, sync runs {}, \
-             redeals {}, outages {}, uneven cuts {}, file faults 1/{}",
+             redeals {}, outages {}, uneven cuts {}, file faults 1/{}, grows from {:?}",
             self.level,
             self.layout.name(),
             self.disks,
@@ -361,6 +380,7 @@ impl fmt::Display for Plan {
             self.outages,
             self.uneven_cuts,
             self.file_fault_every,
+            self.grows_from,
         )
     }
 }

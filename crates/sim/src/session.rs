@@ -7,6 +7,7 @@
 mod areas;
 mod bitmap;
 mod dealing;
+mod growth;
 mod members;
 mod power;
 mod requests;
@@ -119,6 +120,8 @@ pub(crate) struct Report {
     pub recovered: BTreeSet<usize>,
     /// Redundancy is whole where members are in sync.
     pub is_whole: bool,
+    /// As clients last saw it.
+    pub geometry: Geometry,
     pub file: FileUse,
     /// A lockless bitmap was taken away.
     pub lost_lockless: bool,
@@ -137,6 +140,8 @@ enum Event {
     PowerBack(usize),
     /// The operator changes the bitmap.
     Bitmap,
+    /// The operator has the array grow.
+    Grow,
     /// The operator has a check begun, held or ended.
     SyncCommand,
     /// Spans are to change hands.
@@ -450,6 +455,7 @@ impl<'a> Session<'a> {
             self.at(delay, Event::Replace);
         }
         self.plan_bitmaps();
+        self.plan_growth();
         self.plan_sync_runs();
         self.plan_redeals();
         self.plan_outages();
@@ -482,6 +488,7 @@ impl<'a> Session<'a> {
             recorded: self.recorded,
             was_active: self.was_active,
             is_whole,
+            geometry: self.geometry,
             file: self.file_use,
             lost_lockless: self.lost_lockless,
         }
@@ -560,6 +567,7 @@ impl<'a> Session<'a> {
             Event::Outage => self.outage(),
             Event::PowerBack(disk) => self.power_back(disk)?,
             Event::Bitmap => self.change_bitmap(),
+            Event::Grow => self.grow(),
             Event::SyncCommand => self.direct_sync_runs(),
             Event::Redeal => self.redeal(),
             Event::Pause(shard) => self.pause(shard),

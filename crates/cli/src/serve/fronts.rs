@@ -57,10 +57,10 @@ impl Fronts {
         file: &Path,
         events: Sender<Event>,
     ) -> Result<(), Failure> {
-        let (handle, bytes) = (array.handle(), array.bytes());
+        let (handle, size) = (array.handle(), array.size());
         let block = array.facts().block_bytes;
         let path = std::path::absolute(file)?;
-        let mount = Mount::new(handle, bytes, block, array.is_read_only(), file)?;
+        let mount = Mount::new(handle, size, block, array.is_read_only(), file)?;
         mount.on_end(move || {
             // At the server's own end nobody listens any more.
             let _ = events.send(Event::Unmounted);

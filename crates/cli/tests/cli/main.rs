@@ -38,6 +38,7 @@ mod scan;
 mod scrub;
 mod serve;
 mod service;
+mod sizes;
 mod slips;
 mod superblocks;
 mod support;

@@ -335,6 +335,12 @@ impl SyncScheduler {
         is_news
     }
 
+    /// A resync is due from there on, where the array has been none before.
+    pub(crate) fn resync_due_from(&mut self, from: Sector) {
+        assert!(self.run.is_none() && self.resync_from.is_none(), "redundancy is right so far");
+        self.resync_from = Some(from);
+    }
+
     /// No resync is due any more.
     pub(super) fn resync_done(&mut self) {
         self.resync_from = None;

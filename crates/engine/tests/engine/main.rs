@@ -14,6 +14,7 @@ mod mirror;
 mod random;
 mod ring;
 mod scrub;
+mod shape;
 mod story;
 mod stripe_cache;
 mod supervisor;

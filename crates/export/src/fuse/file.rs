@@ -3,13 +3,14 @@
 use super::Users;
 use super::wire::{Attributes, Body};
 use fuser::FopenFlags;
+use lapstrake_host::ArraySize;
 use std::{
     sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
 
-/// Seconds for which the kernel may believe what it was told: nothing but the time of the last write
-/// changes.
+/// Seconds for which the kernel may believe what it was told: nothing but the time of the last write changes, and
+/// rarely the size.
 const BELIEVE_S: u64 = 1;
 /// What stat(2) counts in, bytes.
 const STAT_BLOCK: u32 = 512;
@@ -17,7 +18,7 @@ const ROOT_INODE: u64 = 1;
 
 /// See the module.
 pub(super) struct ArrayFile {
-    pub(super) bytes: u64,
+    size: ArraySize,
     pub(super) read_only: bool,
     owner: (u32, u32),
     /// Nanoseconds since 1970.
@@ -40,11 +41,16 @@ pub(super) enum Allocation {
 }
 
 impl ArrayFile {
-    pub(super) fn new(bytes: u64, read_only: bool, users: Arc<Users>) -> Self {
+    pub(super) fn new(size: ArraySize, read_only: bool, users: Arc<Users>) -> Self {
         // SAFETY: both only ask.
         let owner = unsafe { (libc::geteuid(), libc::getegid()) };
         let began = now();
-        Self { bytes, read_only, owner, began, written: began, users }
+        Self { size, read_only, owner, began, written: began, users }
+    }
+
+    /// What it has now: the array's size may change.
+    pub(super) fn bytes(&self) -> u64 {
+        self.size.bytes()
     }
 
     pub(super) fn touch(&mut self) {
@@ -59,8 +65,8 @@ impl ArrayFile {
         Body::attributes(&Attributes {
             valid: BELIEVE_S,
             inode: ROOT_INODE,
-            bytes: self.bytes,
-            blocks: self.bytes / u64::from(STAT_BLOCK),
+            bytes: self.bytes(),
+            blocks: self.bytes() / u64::from(STAT_BLOCK),
             accessed: self.began,
             changed: self.written,
             mode: libc::S_IFREG | self.permissions(),
@@ -81,7 +87,7 @@ impl ArrayFile {
         mode.is_none_or(|mode| mode & 0o7777 == self.permissions())
             && uid.is_none_or(|uid| uid == self.owner.0)
             && gid.is_none_or(|gid| gid == self.owner.1)
-            && size.is_none_or(|size| size == 0 || size == self.bytes)
+            && size.is_none_or(|size| size == 0 || size == self.bytes())
     }
 
     /// Nothing but mapped pages is cached in the kernel: other clients may write to the array, and every
@@ -102,8 +108,8 @@ impl ArrayFile {
     /// hole, so that a hole that kept old bytes would corrupt what is on it.
     pub(super) fn allocation(&self, offset: u64, len: u64, mode: i32) -> Allocation {
         let keep_size = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
-        let end = offset.saturating_add(len).min(self.bytes);
-        let beyond = offset.saturating_add(len) > self.bytes;
+        let end = offset.saturating_add(len).min(self.bytes());
+        let beyond = offset.saturating_add(len) > self.bytes();
         let unmap = match mode & !libc::FALLOC_FL_KEEP_SIZE {
             _ if self.read_only => return Allocation::Refused(libc::EROFS),
             // All of an array is allocated.
@@ -120,7 +126,7 @@ impl ArrayFile {
     }
 
     pub(super) fn statfs(&self) -> Body {
-        Body::statfs(self.bytes / u64::from(STAT_BLOCK), STAT_BLOCK)
+        Body::statfs(self.bytes() / u64::from(STAT_BLOCK), STAT_BLOCK)
     }
 }
 

@@ -25,7 +25,7 @@ use fuser::{
     SessionUnmounter,
 };
 use lapstrake_device::quoted_path;
-use lapstrake_host::Handle;
+use lapstrake_host::{ArraySize, Handle};
 use memory::lock_all;
 use session::FuseSession;
 use std::{
@@ -210,7 +210,7 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Mounts the array, of `bytes` and with members whose unit is `block` bytes, over `file`: an empty
+    /// Mounts the array, of `size` and with members whose unit is `block` bytes, over `file`: an empty
     /// regular file, or none, which is then created and removed again at the end. Only the caller's user
     /// may use it.
     ///
@@ -220,7 +220,7 @@ impl Mount {
     /// [`FuseError`], never its last two.
     pub fn new(
         handle: Handle,
-        bytes: u64,
+        size: ArraySize,
         block: u32,
         read_only: bool,
         file: &Path,
@@ -234,7 +234,7 @@ impl Mount {
             session.map_err(|source| FuseError::Mount { path: path.clone(), source })?;
         let unmounter = session.unmount_callable();
         let device = session.as_fd().try_clone_to_owned().map_err(refused("a descriptor"))?;
-        let served = ArrayFile::new(bytes, read_only, users.clone());
+        let served = ArrayFile::new(size.clone(), read_only, users.clone());
         let (gone, going) = mpsc::channel();
         let served = FuseSession::new(device, served, block.into(), path.clone(), gone)
             .map_err(refused("what FUSE requests need"))?;
@@ -255,7 +255,7 @@ impl Mount {
         // Unmounts when dropped.
         let mount = Self { point, unmounter, end, users };
         // Its answer shows that all is there that serving needs: an array that has stopped leaves the file beneath.
-        let seen = fs::metadata(&path).and_then(|seen| match seen.len() == bytes {
+        let seen = fs::metadata(&path).and_then(|seen| match seen.len() == size.bytes() {
             true => Ok(()),
             false => Err(io::ErrorKind::NotConnected.into()),
         });

@@ -288,7 +288,7 @@ impl FuseSession {
     /// Reads; what lies beyond the end is left out.
     fn read(&mut self, cx: &mut Context<'_>, unique: u64, offset: u64, len: u32) -> bool {
         let len = u64::from(len).min(TRANSFER_MAX as u64);
-        let end = offset.saturating_add(len).min(self.file.bytes);
+        let end = offset.saturating_add(len).min(self.file.bytes());
         if offset >= end {
             self.device.answer(unique, Body::empty());
             return true;
@@ -312,7 +312,7 @@ impl FuseSession {
         len: u32,
         flags: u32,
     ) -> bool {
-        let end = offset.saturating_add(len.into()).min(self.file.bytes);
+        let end = offset.saturating_add(len.into()).min(self.file.bytes());
         if self.file.read_only || (offset >= end && len > 0) {
             let errno = if self.file.read_only { libc::EROFS } else { libc::ENOSPC };
             self.device.refuse(unique, errno);

@@ -5,6 +5,7 @@
 //! block; a preferred block is a power of two of at least 512 and no larger than the maximum
 //! payload; a maximum payload fits a reply chunk.
 
+use lapstrake_host::ArraySize;
 use thiserror::Error;
 
 use super::wire::{STRING_LEN_MAX, export_flag};
@@ -22,8 +23,8 @@ pub struct ExportInfo {
     pub name: String,
     /// A line for people, at most 4096 bytes; may be empty.
     pub description: String,
-    /// Size in bytes.
-    pub size_bytes: u64,
+    /// Its size, which may change: a client hears of it when it asks anew.
+    pub size: ArraySize,
     /// Whether writes, trims and zeroes are refused with `EPERM`.
     pub read_only: bool,
     /// Whether seeks are dear, so that clients sort their requests.
@@ -39,11 +40,11 @@ pub struct ExportInfo {
 impl ExportInfo {
     /// A writable export with the constraints that any client keeps: blocks of 512 bytes, 4 KiB
     /// preferred, payloads of 32 MiB.
-    pub fn new(name: impl Into<String>, size_bytes: u64) -> Self {
+    pub fn new(name: impl Into<String>, size: impl Into<ArraySize>) -> Self {
         ExportInfo {
             name: name.into(),
             description: String::new(),
-            size_bytes,
+            size: size.into(),
             read_only: false,
             rotational: false,
             min_block: 512,
@@ -89,8 +90,9 @@ impl ExportInfo {
             return Err(ExportError::MaxPayload { name: name(), found: self.max_payload });
         }
         // Clients hold offsets in signed numbers.
-        if self.size_bytes > i64::MAX as u64 || !self.size_bytes.is_multiple_of(u64::from(min)) {
-            return Err(ExportError::Size { name: name(), found: self.size_bytes });
+        let found = self.size.bytes();
+        if found > i64::MAX as u64 || !found.is_multiple_of(u64::from(min)) {
+            return Err(ExportError::Size { name: name(), found });
         }
         Ok(())
     }
@@ -195,7 +197,7 @@ mod tests {
     fn sensible_exports_are_taken() {
         assert!(Exports::new([]).is_ok());
         assert!(with(|_| ()).is_ok());
-        assert!(with(|e| e.size_bytes = 0).is_ok());
+        assert!(with(|e| e.size = 0.into()).is_ok());
         assert!(with(|e| e.min_block = 4096).is_ok());
     }
 
@@ -209,8 +211,8 @@ mod tests {
         assert!(matches!(with(|e| e.preferred_block = 12288), Err(PreferredBlock { .. })));
         assert!(matches!(with(|e| e.max_payload = 512), Err(MaxPayload { .. })));
         assert!(matches!(with(|e| e.max_payload = u32::MAX), Err(MaxPayload { .. })));
-        assert!(matches!(with(|e| e.size_bytes = 513), Err(Size { found: 513, .. })));
-        assert!(matches!(with(|e| e.size_bytes = 1 << 63), Err(Size { .. })));
+        assert!(matches!(with(|e| e.size = 513.into()), Err(Size { found: 513, .. })));
+        assert!(matches!(with(|e| e.size = (1 << 63).into()), Err(Size { .. })));
         assert!(matches!(with(|e| e.name = "x".repeat(4097)), Err(Text { .. })));
         let twice = [ExportInfo::new("a", 0), ExportInfo::new("a", 512)];
         assert_eq!(Exports::new(twice).unwrap_err(), Duplicate { name: "a".into() });

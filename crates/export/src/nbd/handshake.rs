@@ -89,7 +89,7 @@ fn export_name(
     match exports.find(name) {
         Some(index) if !shutdown => {
             let export = &exports.list()[index];
-            out.extend_from_slice(&export.size_bytes.to_be_bytes());
+            out.extend_from_slice(&export.size.bytes().to_be_bytes());
             out.extend_from_slice(&export.flags(negotiated.structured).to_be_bytes());
             if !negotiated.no_zeroes {
                 out.extend_from_slice(&[0; 124]);
@@ -148,7 +148,7 @@ fn facts(export: &ExportInfo, structured: bool, wanted: u64, reply: &mut Replies
     let wants = |fact: u16| wanted & (1 << fact) != 0;
     let flags = export.flags(structured).to_be_bytes();
     let kind = u16::to_be_bytes;
-    reply.send(rep::INFO, &[&kind(info::EXPORT), &export.size_bytes.to_be_bytes(), &flags]);
+    reply.send(rep::INFO, &[&kind(info::EXPORT), &export.size.bytes().to_be_bytes(), &flags]);
     if wants(info::NAME) {
         reply.send(rep::INFO, &[&kind(info::NAME), export.name.as_bytes()]);
     }

@@ -144,7 +144,7 @@ impl Session {
             structured,
             context: context == Some(export),
             max_payload: info.max_payload,
-            size: info.size_bytes,
+            size: info.size.bytes(),
             min_block: info.min_block,
             read_only: info.read_only,
         }

@@ -140,6 +140,7 @@ pub(super) fn facts(parts: &Parts, options: &Options, scope: EventScope) -> Fact
         cache,
         geometry: plan.geometry.clone(),
         members: plan.members.iter().map(|member| of(&member.device)).collect(),
+        size: parts.bytes().into(),
         detail,
         scope,
         stopped_clean: OnceLock::new(),

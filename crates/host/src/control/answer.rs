@@ -5,7 +5,7 @@ use super::refusal::{RefusedRequest, Type, UnreadableRequest, Word};
 use crate::command_error::CommandError;
 use crate::grow::grow_bitmap;
 use crate::join::{Join, join};
-use crate::message::{self, Answer, BitmapWish, Command, Deleted};
+use crate::message::{self, Answer, BitmapWish, Command, Deleted, ResizeWish};
 use crate::window::CheckWindowError;
 use lapstrake_control::{
     ALWAYS, Added, Begun, BitmapPlace, Described, Failed, Grown, Refused, Removed, Replaced, Reply,
@@ -55,7 +55,7 @@ fn read(line: &[u8]) -> Result<Request, UnreadableRequest> {
 }
 
 /// Fields of requests. Others are passed over.
-const FIELDS: [(&str, Type); 12] = [
+const FIELDS: [(&str, Type); 14] = [
     ("command", Type::Text),
     ("version", Type::Number(u64::MAX)),
     ("member", Type::Text),
@@ -67,6 +67,8 @@ const FIELDS: [(&str, Type); 12] = [
     ("bitmap_chunk", Type::Number(u32::MAX as u64)),
     ("write_behind", Type::Number(u32::MAX as u64)),
     ("action", Type::Text),
+    ("raid_devices", Type::Number(u16::MAX as u64)),
+    ("assume_clean", Type::Flag),
     ("settings", Type::Object),
 ];
 
@@ -137,6 +139,15 @@ fn carry_out(request: Request, served: &Served) -> Result<Value, RefusedRequest>
                 not_on_itself(path.parent().unwrap_or(path), served)?;
             }
             grow_bitmap(handle, BitmapWish { place, chunk, write_behind }, force)?
+        }
+        Request::Resize { size, array_size, raid_devices, assume_clean } => {
+            let wish = match (size, array_size, raid_devices) {
+                (Some(size), None, None) => ResizeWish::Component { size, assume_clean },
+                (None, Some(size), None) => ResizeWish::Usable(size),
+                (None, None, Some(copies)) => ResizeWish::Copies(copies),
+                _ => return Err(UnreadableRequest::NoSingleResize.into()),
+            };
+            handle.command(Command::Resize(wish))?
         }
         Request::Set { settings: wanted } => handle.command(Command::Set(settings(wanted)?))?,
     };

@@ -117,6 +117,11 @@ pub(super) enum UnreadableRequest {
     /// It is JSON, but no object.
     #[error("no \"command\" in the request; nothing was changed")]
     NoObject,
+    /// It wants several sizes, or none.
+    #[error(
+        "resize takes one of \"size\", \"array_size\" and \"raid_devices\"; nothing was changed"
+    )]
+    NoSingleResize,
     /// A field is of another type than it should be.
     #[error("{field:?} is {found}, not {wanted}; nothing was changed")]
     Type {

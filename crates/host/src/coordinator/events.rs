@@ -2,7 +2,7 @@
 
 use super::{
     BadSectorOutcome, CoordinatorRuntime, bitmap::BitmapError, loss::WriteLoss,
-    members::action_name,
+    members::action_name, resize::ResizeError,
 };
 use crate::{command_error::CommandError, message::Answer, shard_runtime::ShardRuntime};
 use lapstrake_engine::{DiskState, Event, Loss, MemberId, SyncAction, SyncEnd, Time};
@@ -41,6 +41,9 @@ impl CoordinatorRuntime {
                 let lost = self.write_loss(loss);
                 let not_recorded = BitmapError::NotRecorded { loss: lost.clone() };
                 self.answer_bitmap(Answer::HalfWay(not_recorded.into()));
+                self.answer_resize(Answer::HalfWay(
+                    ResizeError::NotRecorded { loss: lost.clone() }.into(),
+                ));
                 self.lose_removals();
                 error!(
                     loss = ?loss,
@@ -91,6 +94,8 @@ impl CoordinatorRuntime {
             }
             Event::BitmapLost => self.bitmap_lost(),
             Event::BitmapChanged => self.bitmap_changed(runtime),
+            Event::Resized(usable) => self.resized(usable),
+            Event::ShapeChanged => self.answer_resize(Answer::Done),
         }
     }
 

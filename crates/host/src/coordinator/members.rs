@@ -308,6 +308,8 @@ impl CoordinatorRuntime {
             // Another bitmap may lie over what was to be its data.
             false => {
                 superblock.bitmap_offset() == like.bitmap_offset()
+                    && superblock.component() == like.component()
+                    && superblock.raid_disks() == like.raid_disks()
                     && superblock.dev_number() == number
             }
         };

@@ -128,9 +128,9 @@ impl CoordinatorRuntime {
         })
     }
 
-    fn resize_caches(&self, runtime: &ShardRuntime, size: u32) {
+    pub(super) fn resize_caches(&self, runtime: &ShardRuntime, size: u32) {
         for (index, peer) in runtime.peers.iter().enumerate() {
-            let pages = self.facts.cache.pages(size, index == 0);
+            let pages = self.cache.pages(size, index == 0);
             peer.send(Message::StripeCache { size, pages });
         }
     }

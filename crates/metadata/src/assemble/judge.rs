@@ -206,6 +206,11 @@ fn disagreement(sb: &Superblock, fresh: &Superblock) -> Option<Reason> {
             format!("{secs}.{micros:06}")
         }),
     ];
+    // A cut while the array grew: the superblocks of some members say so, and the others are one event behind. Nothing was
+    // written beyond the old size, and no slot has been given that only the freshest knows.
+    let is_grown = sb.events().checked_add(1) == Some(fresh.events());
+    let may_differ = |field| is_grown && matches!(field, "component size" | "raid_disks");
+    let fields = fields.into_iter().filter(|(field, _)| !may_differ(*field));
     fields.into_iter().find_map(|(field, value)| {
         let (found, expected) = (value(sb), value(fresh));
         (found != expected).then_some(Reason::Disagrees { field, found, expected })

@@ -14,7 +14,7 @@ use lapstrake_array::start::{
     CarriedOut, CarryOutError, PlanError, StartIo, StartPlan, StartRequest, bad_block_log,
 };
 use lapstrake_engine::journal::ReplayError;
-use lapstrake_geometry::{Sector, Sectors, Slot};
+use lapstrake_geometry::{Geometry, Sector, Sectors, Slot};
 use lapstrake_metadata::{
     Superblock,
     assemble::{self, Assembly, Candidate, Refusal},
@@ -212,11 +212,24 @@ impl Lifetime<'_> {
         Ok(Started { plan, superblocks, logs, holes, hole, done })
     }
 
-    /// Who must serve does, who must not does not.
-    fn check_members(&self, plan: &StartPlan<usize>, offered: &[bool]) -> Result<(), String> {
-        if plan.geometry != self.geometry {
-            return Err("the array has changed its geometry".into());
+    /// It is the one that clients saw last, or one that a cut kept them from seeing.
+    fn check_geometry(&mut self, found: &Geometry) -> Result<(), String> {
+        let (all, seen) = (found.array_sectors().0, self.oracle.sectors());
+        if all < seen {
+            return Err(format!("the array has {all} sectors, and clients used {seen}"));
         }
+        if all > seen && self.plan.grows_from.is_some() {
+            self.take_growth(found);
+        }
+        match *found == self.geometry {
+            true => Ok(()),
+            false => Err("the array has changed its geometry".into()),
+        }
+    }
+
+    /// Who must serve does, who must not does not.
+    fn check_members(&mut self, plan: &StartPlan<usize>, offered: &[bool]) -> Result<(), String> {
+        self.check_geometry(&plan.geometry)?;
         let Assembly { members, journal, .. } = &plan.assembly;
         for (disk, &offered) in offered.iter().enumerate() {
             let serves = members.contains(&Some(disk)) || *journal == Some(disk);

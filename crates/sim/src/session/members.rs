@@ -22,6 +22,12 @@ impl Session<'_> {
         if self.phase != Phase::Load {
             return Ok(());
         }
+        if self.supervisor().is_changing_shape() {
+            // It would be refused.
+            self.commands_left += 1;
+            self.at(1_000_000, Event::Add(disk, Box::new(own)));
+            return Ok(());
+        }
         let superblock = if self.supervisor().can_catch_up(&own) { own } else { self.spare(disk)? };
         let mut io = DisksAtRest { disks: self.disks, file: self.file, cut_in: None };
         let log = bad_block_log(&io, &disk, &superblock).map_err(|fault| format!("{fault:?}"))?;

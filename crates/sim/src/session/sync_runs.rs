@@ -60,6 +60,7 @@ impl Session<'_> {
         self.say(|| format!("{event:?}"));
         match event {
             Happened::BitmapChanged => self.bitmap_changed(),
+            Happened::Resized(usable) => self.resized(usable),
             Happened::SyncEnded(action @ (SyncAction::Check | SyncAction::Repair), end) => {
                 self.check_ended(action, end)?;
             }

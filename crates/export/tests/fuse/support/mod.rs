@@ -254,7 +254,7 @@ pub fn serve_if_asked() {
     let array = Array::start(opened.parts, &options).expect("starts");
     let _neighbour = (shards > 1).then(|| array.handle().array_io());
     let (bytes, block) = (array.bytes(), array.facts().block_bytes);
-    let mounted = Mount::new(array.handle(), bytes, block, read_only, Path::new(file));
+    let mounted = Mount::new(array.handle(), bytes.into(), block, read_only, Path::new(file));
     let mut mount = match mounted {
         Ok(mount) => Some(mount),
         Err(error) => return say(&error.to_string()),

@@ -1,0 +1,312 @@
+//! The coordinator's part in another size, or number of copies: what can be had, and who is told.
+
+mod error;
+
+pub use error::ResizeError;
+
+use super::{CoordinatorRuntime, members::action_name};
+use crate::{
+    command_error::CommandError,
+    message::{Answer, ResizeWish},
+    shard_runtime::ShardRuntime,
+};
+use lapstrake_control::{Detail, WantedSize};
+use lapstrake_engine::{DiskState, MemberId, NewBitmap, NewShape, Supervisor};
+use lapstrake_geometry::{Config, Geometry, Layout, Level, Sectors};
+use lapstrake_metadata::{Superblock, bitmap};
+use std::sync::mpsc::Sender;
+use tracing::info;
+
+/// What is to be done.
+enum Change {
+    Nothing,
+    Shape(Box<NewShape>),
+    Usable(Option<Sectors>),
+}
+
+impl CoordinatorRuntime {
+    /// The array's geometry as it is now.
+    pub(super) fn geometry(&self) -> &Geometry {
+        self.coordinator.supervisor().map_or(&self.facts.geometry, Supervisor::geometry)
+    }
+
+    /// Begins what is wished for; who asked hears of its end.
+    pub(super) fn begin_resize(
+        &mut self,
+        runtime: &mut ShardRuntime,
+        wish: ResizeWish,
+        answer: Sender<Answer>,
+    ) {
+        match self.try_resize(runtime, wish) {
+            Ok(true) => self.resize_answer = Some(answer),
+            Ok(false) => drop(answer.send(Answer::AlreadySo)),
+            Err(why) => drop(answer.send(Answer::Refused(why))),
+        }
+    }
+
+    /// False: it is so already.
+    fn try_resize(
+        &mut self,
+        runtime: &mut ShardRuntime,
+        wish: ResizeWish,
+    ) -> Result<bool, CommandError> {
+        if self.coordinator.is_broken() {
+            return Err(self.cannot_change());
+        }
+        let change = self.plan_resize(runtime, wish)?;
+        let now = runtime.now();
+        if let Change::Shape(shape) = &change {
+            self.resize_caches_for(runtime, &shape.geometry);
+        }
+        let supervisor = self.coordinator.supervisor_mut().ok_or(CommandError::ReadOnly)?;
+        let begun = match change {
+            Change::Nothing => return Ok(false),
+            Change::Shape(shape) => supervisor.handle_shape(now, *shape),
+            Change::Usable(most) => supervisor.handle_usable(now, most),
+        };
+        if begun { Ok(true) } else { Err(ResizeError::Busy.into()) }
+    }
+
+    /// A check of a mirror reads all copies at once.
+    fn resize_caches_for(&mut self, runtime: &ShardRuntime, geometry: &Geometry) {
+        let copies = geometry.raid_disks();
+        if matches!(geometry, Geometry::Mirror(_)) && copies > self.geometry().raid_disks() {
+            self.cache = self.cache.with_copies(copies);
+            self.resize_caches(runtime, self.cache_size);
+        }
+    }
+
+    fn plan_resize(
+        &self,
+        runtime: &ShardRuntime,
+        wish: ResizeWish,
+    ) -> Result<Change, CommandError> {
+        let supervisor = self.coordinator.supervisor().ok_or(CommandError::ReadOnly)?;
+        if supervisor.is_changing_bitmap() || self.resize_answer.is_some() {
+            return Err(ResizeError::IsChanging.into());
+        }
+        if runtime.shows_part() && !matches!(wish, ResizeWish::Copies(_)) {
+            return Err(ResizeError::PartIsShown { array: self.facts.name.clone() }.into());
+        }
+        match wish {
+            ResizeWish::Usable(size) => Ok(self.plan_usable(supervisor, size)?),
+            ResizeWish::Component { size, assume_clean } => {
+                self.may_change_shape(runtime, supervisor)?;
+                Ok(self.plan_component(runtime, supervisor, size, assume_clean)?)
+            }
+            ResizeWish::Copies(copies) => {
+                self.may_change_shape(runtime, supervisor)?;
+                Ok(self.plan_copies(supervisor, copies)?)
+            }
+        }
+    }
+
+    fn may_change_shape(
+        &self,
+        runtime: &ShardRuntime,
+        supervisor: &Supervisor,
+    ) -> Result<(), ResizeError> {
+        let level = supervisor.geometry().level();
+        if !level.has_redundancy() {
+            return Err(ResizeError::Level { level });
+        }
+        let logged = |(sb, _): (&Superblock, DiskState)| sb.has_journal() || sb.has_ppl();
+        if supervisor.members().any(logged) {
+            return Err(ResizeError::HasLogs);
+        }
+        let Some(progress) = supervisor.sync_progress(runtime.now()) else { return Ok(()) };
+        let (action, array) = (action_name(progress.action), self.facts.name.clone());
+        Err(ResizeError::DuringSync { action, array })
+    }
+
+    fn plan_usable(
+        &self,
+        supervisor: &Supervisor,
+        size: WantedSize,
+    ) -> Result<Change, ResizeError> {
+        let all = supervisor.geometry().array_sectors();
+        let most = match size {
+            WantedSize::Max => None,
+            WantedSize::Bytes(bytes) => Some(Sectors(bytes / 512)),
+        };
+        match most {
+            Some(asked) if asked > all => Err(ResizeError::AboveArray { asked, all }),
+            Some(asked) if asked.is_zero() => Err(ResizeError::NothingLeft),
+            _ if most.unwrap_or(all) == supervisor.usable() => Ok(Change::Nothing),
+            _ => Ok(Change::Usable(most)),
+        }
+    }
+
+    fn plan_component(
+        &self,
+        runtime: &ShardRuntime,
+        supervisor: &Supervisor,
+        size: WantedSize,
+        assume_clean: bool,
+    ) -> Result<Change, ResizeError> {
+        let old = supervisor.geometry();
+        self.may_resize_members(supervisor)?;
+        let rooms = self.rooms(runtime, supervisor);
+        let least = rooms.iter().min_by_key(|(_, room)| *room).ok_or(ResizeError::NoneThere)?;
+        let version = self.freshest(supervisor)?.version();
+        let room = version.usable(old.level(), least.1);
+        let component = match size {
+            WantedSize::Max => room,
+            WantedSize::Bytes(bytes) if Sectors(bytes / 512) > room => {
+                let member = self.members[usize::from(least.0.0)].path.clone();
+                return Err(ResizeError::TooSmall { member, asked: Sectors(bytes / 512), room });
+            }
+            WantedSize::Bytes(bytes) => Sectors(bytes / 512),
+        };
+        let geometry = self.geometry_of(supervisor, component, old.raid_disks())?;
+        if geometry == *old {
+            return Ok(Change::Nothing);
+        }
+        let (left, usable) = (geometry.array_sectors(), supervisor.usable());
+        if left < usable {
+            return Err(ResizeError::CutsData { left, usable, array: self.facts.name.clone() });
+        }
+        if geometry.component() > old.component() && supervisor.is_degraded() {
+            return Err(ResizeError::Degraded { array: self.facts.name.clone() });
+        }
+        let bitmap = self.bitmap_for(supervisor, &geometry)?;
+        Ok(Change::Shape(Box::new(NewShape { geometry, rooms, bitmap, assume_clean })))
+    }
+
+    fn may_resize_members(&self, supervisor: &Supervisor) -> Result<(), ResizeError> {
+        if supervisor.bitmap().is_some_and(bitmap::Superblock::is_lockless) {
+            return Err(ResizeError::Lockless);
+        }
+        if let Some(file) = &self.bitmap_file {
+            let (file, array) = (file.path.clone(), self.facts.name.clone());
+            return Err(ResizeError::BitmapInFile { file, array });
+        }
+        let layout = self.freshest(supervisor)?.layout();
+        match layout {
+            Some(Layout::Raid10(layout)) if layout.far > 1 && !layout.offset => {
+                Err(ResizeError::Far)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Members that are there, and how much of each can hold data.
+    fn rooms(&self, runtime: &ShardRuntime, supervisor: &Supervisor) -> Vec<(MemberId, Sectors)> {
+        let members = (0..).map(MemberId).zip(supervisor.members());
+        let is_there = |state| !matches!(state, DiskState::Faulty | DiskState::Removed);
+        let room = |(id, (sb, state)): (MemberId, (&Superblock, DiskState))| {
+            let device = runtime.queue.member(runtime.device(id)).filter(|_| is_there(state))?;
+            Some((id, sb.data_room(Sectors(device.size() / 512))))
+        };
+        members.filter_map(room).collect()
+    }
+
+    fn freshest<'a>(&self, supervisor: &'a Supervisor) -> Result<&'a Superblock, ResizeError> {
+        let serves = |member: &(&Superblock, DiskState)| member.1 == DiskState::InSync;
+        let member = supervisor.members().find(serves);
+        member.map(|member| member.0).ok_or(ResizeError::NoneThere)
+    }
+
+    fn geometry_of(
+        &self,
+        supervisor: &Supervisor,
+        component: Sectors,
+        raid_disks: u16,
+    ) -> Result<Geometry, ResizeError> {
+        let like = self.freshest(supervisor)?;
+        let config = Config {
+            level: supervisor.geometry().level(),
+            layout: like.layout().unwrap_or(Layout::None),
+            chunk: like.chunk(),
+            raid_disks,
+            component,
+            member_sizes: Vec::new(),
+        };
+        Ok(Geometry::new(&config)?)
+    }
+
+    /// The bitmap of another size: in its old place and with its old chunk, or a larger one if it does not fit.
+    fn bitmap_for(
+        &self,
+        supervisor: &Supervisor,
+        geometry: &Geometry,
+    ) -> Result<Option<NewBitmap>, ResizeError> {
+        let Some(old) = supervisor.bitmap() else { return Ok(None) };
+        let is_there = |state| !matches!(state, DiskState::Faulty | DiskState::Removed);
+        let members: Vec<Superblock> = supervisor
+            .members()
+            .filter(|member| is_there(member.1))
+            .map(|(sb, _)| {
+                let mut sb = sb.clone();
+                sb.set_component(geometry.component());
+                sb
+            })
+            .collect();
+        let like = members.first().ok_or(ResizeError::NoneThere)?;
+        let size = like.sync_size();
+        let place = |chunk| bitmap::added(&members, size, chunk);
+        let place = place(Some(old.chunksize)).or_else(|error| match error {
+            bitmap::AddError::Chunk { .. } => place(None),
+            other => Err(other),
+        })?;
+        let new = bitmap::Superblock::new(like.bitmap_uuid(), size, place.chunk);
+        let superblock = bitmap::Superblock { write_behind: old.write_behind, ..new };
+        Ok(Some(NewBitmap { superblock, offset: Some(place.offset) }))
+    }
+
+    fn plan_copies(&self, supervisor: &Supervisor, copies: u16) -> Result<Change, ResizeError> {
+        let old = supervisor.geometry();
+        if copies == old.raid_disks() {
+            return Ok(Change::Nothing);
+        }
+        if old.level() != Level::Raid1 {
+            return Err(ResizeError::NeedsReshape { level: old.level() });
+        }
+        let mut members = (0..).map(MemberId).zip(supervisor.members());
+        let holds = |(id, (_, state)): &(MemberId, (&Superblock, DiskState))| {
+            let is_there = !matches!(state, DiskState::Faulty | DiskState::Removed);
+            is_there && supervisor.state(*id).1.is_some_and(|slot| slot.0 >= copies)
+        };
+        if let Some((id, _)) = members.find(holds) {
+            let member = self.members[usize::from(id.0)].path.clone();
+            return Err(ResizeError::CopyInUse { member, copies, array: self.facts.name.clone() });
+        }
+        let spares = supervisor.members().filter(|it| it.1 == DiskState::Spare).count();
+        let needed = copies.saturating_sub(old.raid_disks());
+        if spares < usize::from(needed) {
+            let array = self.facts.name.clone();
+            return Err(ResizeError::NeedsSpares { needed, spares, copies, array });
+        }
+        let geometry = self.geometry_of(supervisor, old.component(), copies)?;
+        let (rooms, bitmap, assume_clean) = (Vec::new(), None, false);
+        Ok(Change::Shape(Box::new(NewShape { geometry, rooms, bitmap, assume_clean })))
+    }
+
+    /// Every shard takes requests for so much.
+    pub(super) fn resized(&mut self, usable: Sectors) {
+        let block = u64::from(self.facts.detail.block_bytes);
+        let bytes = usable.bytes() / block * block;
+        self.facts.size.set(bytes);
+        info!(bytes, "clients can use {bytes} bytes of the array");
+        if !self.coordinator.supervisor().is_some_and(Supervisor::is_changing_shape) {
+            self.answer_resize(Answer::Done);
+        }
+    }
+
+    pub(super) fn answer_resize(&mut self, what: Answer) {
+        if let Some(answer) = self.resize_answer.take() {
+            // The asker may have gone.
+            let _ = answer.send(what);
+        }
+    }
+
+    /// What there is to say of sizes.
+    pub(super) fn size_detail(&self, supervisor: &Supervisor, detail: &mut Detail) {
+        let geometry = supervisor.geometry();
+        detail.array_bytes = supervisor.usable().bytes();
+        detail.raid_devices = geometry.raid_disks();
+        if geometry.level().has_redundancy() {
+            detail.component_bytes = geometry.component().bytes();
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Why an array gets no other size or number of copies.
+
+use crate::coordinator::loss::WriteLoss;
+use lapstrake_control::SyncAction;
+use lapstrake_geometry::{GeometryError, Level, Sectors};
+use lapstrake_metadata::bitmap::AddError;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// Why an array gets no other size or number of copies.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ResizeError {
+    /// Clients see a partition or a volume, whose place is that of the array as it was when it was opened.
+    #[error(
+        "{array}: a partition or volume of it is served; serve all of it (`lapstrake stop {array}`, then serve it without \
+         --partition and --volume) to change its size"
+    )]
+    PartIsShown {
+        /// The array.
+        array: String,
+    },
+    /// The level uses all of each member.
+    #[error(
+        "{level} uses all of each member, and has no other size or number of members without a reshape, which Lapstrake \
+         does not do yet; nothing was changed"
+    )]
+    Level {
+        /// The array's level.
+        level: Level,
+    },
+    /// Blocks would have to move.
+    #[error(
+        "another number of members moves the blocks of a {level}: that is a reshape, which Lapstrake does not do yet; \
+         nothing was changed; mdadm does it, on the array that Lapstrake has stopped"
+    )]
+    NeedsReshape {
+        /// The array's level.
+        level: Level,
+    },
+    /// Copies of a block would have to move.
+    #[error(
+        "with another size the far copies of a raid10 lie elsewhere: that is a reshape, which Lapstrake does not do \
+         yet, nor does md; nothing was changed"
+    )]
+    Far,
+    /// md has no such change either.
+    #[error(
+        "an array with a journal or partial parity logs keeps its size, as with md; nothing was changed; stop it, take \
+         the journal or the logs away, and grow it then"
+    )]
+    HasLogs,
+    /// A lockless bitmap cannot be resized.
+    #[error(
+        "the array has a lockless bitmap, which keeps its size; take it away first (--bitmap none); nothing was changed"
+    )]
+    Lockless,
+    /// A bitmap in a file cannot be resized.
+    #[error(
+        "the write-intent bitmap in {} keeps its size, as with md; nothing was changed; take it away first \
+         (`lapstrake grow {array} --bitmap none`), and make one again afterwards",
+        file.display()
+    )]
+    BitmapInFile {
+        /// The bitmap's file.
+        file: PathBuf,
+        /// The array's name as a shell takes it.
+        array: String,
+    },
+    /// No bitmap fits beside the superblocks.
+    #[error("{0}; nothing was changed; take the bitmap away first (--bitmap none)")]
+    Bitmap(#[from] AddError),
+    /// A sync action runs or is due.
+    #[error(
+        "a {action} runs or is due, and its end must not move; nothing was changed; `lapstrake wait {array}` waits \
+         for its end"
+    )]
+    DuringSync {
+        /// Which.
+        action: SyncAction,
+        /// The array's name as a shell takes it.
+        array: String,
+    },
+    /// Redundancy could not be made for what comes to it.
+    #[error(
+        "a member is missing, and what comes to the array would have no redundancy; nothing was changed; add a member \
+         and wait for its recovery first (`lapstrake add {array} MEMBER`)"
+    )]
+    Degraded {
+        /// The array's name as a shell takes it.
+        array: String,
+    },
+    /// A member cannot hold so much.
+    #[error(
+        "{member} has room for {} KiB of data from its data offset on, {} KiB were asked for; nothing was changed; ask \
+         for less, or replace it by a larger one (`lapstrake replace`)",
+        room.0 / 2,
+        asked.0 / 2
+    )]
+    TooSmall {
+        /// The member with the least room.
+        member: String,
+        /// What was asked for.
+        asked: Sectors,
+        /// What it has.
+        room: Sectors,
+    },
+    /// What clients can use would be cut.
+    #[error(
+        "only {} KiB of the array would be left of the {} KiB that clients can use: that would cut data; nothing was \
+         changed; make what lies on it smaller, then take the end from its clients (`lapstrake grow {array} --array-size \
+         {}K`), look whether all is still there, and ask again",
+        left.0 / 2,
+        usable.0 / 2,
+        left.0 / 2
+    )]
+    CutsData {
+        /// What the array would have.
+        left: Sectors,
+        /// What clients can use.
+        usable: Sectors,
+        /// The array's name as a shell takes it.
+        array: String,
+    },
+    /// Clients cannot use more than there is.
+    #[error("the array has {} KiB, and {} KiB were asked for; nothing was changed", all.0 / 2, asked.0 / 2)]
+    AboveArray {
+        /// What was asked for.
+        asked: Sectors,
+        /// What the array has.
+        all: Sectors,
+    },
+    /// Clients could use nothing.
+    #[error(
+        "an array of no bytes is of use to nobody; nothing was changed; `lapstrake stop` ends its service"
+    )]
+    NothingLeft,
+    /// A copy that is to go is in use.
+    #[error(
+        "{member} is in a slot that an array of {copies} copies does not have; nothing was changed; fail and remove it \
+         first (`lapstrake fail {array} {member}`, `lapstrake remove {array} {member}`)"
+    )]
+    CopyInUse {
+        /// The member.
+        member: String,
+        /// What was asked for.
+        copies: u16,
+        /// The array's name as a shell takes it.
+        array: String,
+    },
+    /// A copy would be missing from the first moment.
+    #[error(
+        "{needed} more copies need as many spares, and there are {spares}; nothing was changed; name the devices behind \
+         --raid-devices {copies}, or add them first (`lapstrake add {array} MEMBER`)"
+    )]
+    NeedsSpares {
+        /// How many.
+        needed: u16,
+        /// How many there are.
+        spares: usize,
+        /// What was asked for.
+        copies: u16,
+        /// The array's name as a shell takes it.
+        array: String,
+    },
+    /// There is no such array.
+    #[error("{0}; nothing was changed")]
+    Geometry(#[from] GeometryError),
+    /// No member is in sync.
+    #[error("no member is in sync; nothing was changed")]
+    NoneThere,
+    /// Another change is under way.
+    #[error("the array's bitmap or size is being changed; nothing was changed by this")]
+    IsChanging,
+    /// Something began just now.
+    #[error(
+        "a member, a sync action or the bitmap changed just now; nothing was changed; ask again"
+    )]
+    Busy,
+    /// Superblocks can no longer be written.
+    #[error("{loss}: not every member has the new size on record, and clients see the old one")]
+    NotRecorded {
+        /// Why the array takes no more writes.
+        loss: WriteLoss,
+    },
+    /// The array stopped before all was done.
+    #[error(
+        "the array was stopped meanwhile: it has the old size or the new one, and perhaps no bitmap; `lapstrake examine` \
+         tells"
+    )]
+    StoppedMeanwhile,
+}
