@@ -12,7 +12,7 @@ use super::refit::{Cell, Fitted};
 use super::table::median;
 use std::fmt::Write;
 
-/// The least errors of a kind, of at least two cases, for a bar.
+/// The least errors of a kind for a bar.
 const LEAST: usize = 5;
 
 /// Kinds of figures whose errors have causes in common.
