@@ -83,18 +83,14 @@ fn column_report(column: &str, lines: &[Line<'_>]) -> String {
     if arrays.is_empty() {
         return text;
     }
-    let mut errors: Vec<f64> =
-        arrays.iter().map(|line| 100.0 * (line.predicted / line.published - 1.0).abs()).collect();
-    errors.sort_by(f64::total_cmp);
-    let middle = errors.len() / 2;
-    let median = if errors.len().is_multiple_of(2) {
-        f64::midpoint(errors[middle - 1], errors[middle])
-    } else {
-        errors[middle]
+    let errors = arrays.iter().map(|line| 100.0 * (line.predicted / line.published - 1.0).abs());
+    let median = median(errors.collect());
+    let pairs = |of_arrays: bool| -> Vec<(f64, f64)> {
+        let lines = lines.iter().filter(|line| line.is_array || !of_arrays);
+        lines.map(|line| (line.published, line.predicted)).collect()
     };
-    let all: Vec<&Line<'_>> = lines.iter().collect();
     let shown = |tau: Option<f64>| tau.map_or("-".to_owned(), |tau| format!("{tau:.2}"));
-    let (of_arrays, of_all) = (shown(tau(&arrays)), shown(tau(&all)));
+    let (of_arrays, of_all) = (shown(tau(&pairs(true))), shown(tau(&pairs(false))));
     let _ = writeln!(
         text,
         "    median absolute error {median:.1} %, Kendall's tau {of_arrays} over {} arrays, {of_all} over all rows",
@@ -103,13 +99,19 @@ fn column_report(column: &str, lines: &[Line<'_>]) -> String {
     text
 }
 
-/// Kendall's tau-b; none for fewer than two rows, or if one side is all the same.
-fn tau(lines: &[&Line<'_>]) -> Option<f64> {
+/// The middle one, or between the middle two; not of none.
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    f64::midpoint(values[(values.len() - 1) / 2], values[values.len() / 2])
+}
+
+/// Kendall's tau-b of published and predicted; none for fewer than two, or if one side is all the same.
+pub fn tau(pairs: &[(f64, f64)]) -> Option<f64> {
     let (mut agree, mut one, mut other) = (0.0, 0.0, 0.0);
-    for (index, a) in lines.iter().enumerate() {
-        for b in &lines[index + 1..] {
+    for (index, a) in pairs.iter().enumerate() {
+        for b in &pairs[index + 1..] {
             let order = |x: f64, y: f64| f64::from(i8::from(x > y) - i8::from(x < y));
-            let (p, q) = (order(a.published, b.published), order(a.predicted, b.predicted));
+            let (p, q) = (order(a.0, b.0), order(a.1, b.1));
             agree += p * q;
             one += p * p;
             other += q * q;
