@@ -50,8 +50,8 @@ pub fn serve(file: &str, members: &[&str]) -> Result<(), Failure> {
     let stderr = tracing_subscriber::fmt().with_writer(std::io::stderr);
     tracing::subscriber::set_global_default(stderr.finish())?;
     let array = Array::start(opened.parts, &Options::default())?;
-    let (bytes, block) = (array.bytes(), array.facts().block_bytes);
-    let mount = Mount::new(array.handle(), bytes, block, false, Path::new(file))?;
+    let block = array.facts().block_bytes;
+    let mount = Mount::new(array.handle(), array.size(), block, false, Path::new(file))?;
     std::io::stdin().read_to_end(&mut Vec::new())?;
     mount.unmount()?;
     if array.stop() { Ok(()) } else { Err("the array did not stop cleanly".into()) }

@@ -44,6 +44,7 @@ impl Superblock {
 mod tests {
     use super::*;
     use crate::create::{CreateRequest, NewMember, plan};
+    use alloc::vec;
     use lapstrake_geometry::{Level, Version};
 
     fn made(version: Version) -> Superblock {

@@ -64,7 +64,8 @@ pub struct Driver {
 
 impl Driver {
     pub fn new(exports: Arc<Exports>, limits: Limits) -> Self {
-        let stores = exports.list().iter().map(|e| Mutex::new(Store::new(e.size_bytes))).collect();
+        let stores =
+            exports.list().iter().map(|e| Mutex::new(Store::new(e.size.bytes()))).collect();
         Driver::over(exports, Arc::new(stores), limits)
     }
 

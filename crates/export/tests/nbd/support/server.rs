@@ -30,7 +30,7 @@ impl Server {
         let dir = tempfile::tempdir().expect("a directory for the socket");
         let listener = UnixListener::bind(dir.path().join("s")).expect("a socket");
         let stores: Vec<_> =
-            exports.list().iter().map(|e| Mutex::new(Store::new(e.size_bytes))).collect();
+            exports.list().iter().map(|e| Mutex::new(Store::new(e.size.bytes()))).collect();
         let stores = Arc::new(stores);
         let sessions = Arc::new(Sessions::default());
         let server = Server { dir, sessions: Arc::clone(&sessions), stores: Arc::clone(&stores) };
