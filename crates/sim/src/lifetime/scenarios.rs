@@ -57,6 +57,7 @@ fn quiet(level: Level, disks: u16) -> Plan {
         outages: 0,
         uneven_cuts: false,
         file_fault_every: 0,
+        grows_from: None,
         converges: false,
     }
 }
