@@ -202,6 +202,31 @@ fn degraded_of(raid_disks: u16, bad: Option<Range<u64>>) -> Shard {
 }
 
 fn raid5(raid_disks: u16, first: u16, chunk: Sectors, bad: Option<Range<u64>>) -> Shard {
+    let members = (first..raid_disks).map(|slot| MemberConfig {
+        bad_blocks: (slot == 1).then(|| bad.iter().cloned().collect()),
+        ..member(slot)
+    });
+    raid5_of(raid_disks, chunk, members.collect(), FULLY_TRUSTED)
+}
+
+fn member(slot: u16) -> MemberConfig {
+    MemberConfig {
+        data_offset: Sector(64),
+        slot: Some(Slot(slot)),
+        trusted_to: FULLY_TRUSTED,
+        rotational: false,
+        write_mostly: false,
+        bad_blocks: None,
+        log: None,
+    }
+}
+
+fn raid5_of(
+    raid_disks: u16,
+    chunk: Sectors,
+    members: Vec<MemberConfig>,
+    in_sync_to: Sector,
+) -> Shard {
     let geometry = Geometry::new(&Config {
         level: Level::Raid5,
         layout: Layout::default_for(Level::Raid5),
@@ -210,21 +235,12 @@ fn raid5(raid_disks: u16, first: u16, chunk: Sectors, bad: Option<Range<u64>>) -
         component: chunk * 128,
         member_sizes: Vec::new(),
     });
-    let members = (first..raid_disks).map(|slot| MemberConfig {
-        data_offset: Sector(64),
-        slot: Some(Slot(slot)),
-        trusted_to: FULLY_TRUSTED,
-        rotational: false,
-        write_mostly: false,
-        bad_blocks: (slot == 1).then(|| bad.iter().cloned().collect()),
-        log: None,
-    });
     Shard::new(ShardConfig {
         geometry: geometry.expect("a RAID5"),
-        members: members.collect(),
+        members,
         read_only: false,
         block: Sectors(1),
-        in_sync_to: FULLY_TRUSTED,
+        in_sync_to,
         bitmap: None,
         scratch: BufId(0),
         scratch_pages: 256,
@@ -234,6 +250,27 @@ fn raid5(raid_disks: u16, first: u16, chunk: Sectors, bad: Option<Range<u64>>) -
         behind_pages: 0,
         unsynced: None,
     })
+}
+
+/// What would be lost: parity was made for what the member holds, and whoever takes its place later holds something else.
+#[test]
+fn who_is_to_take_a_members_place_gets_what_parity_is_made_for() {
+    let replacement = MemberConfig { trusted_to: Sector(0), ..member(2) };
+    let members = (0..4).map(member).chain([replacement]).collect();
+    let mut shard = raid5_of(4, Sectors(8), members, Sector(0));
+    shard.handle_order(NOW, &Order::Active);
+    let write = RequestKind::Write { buf: BUF, fua: false, followed: false };
+    let (ios, reply, _) = does(&mut shard, write, 0, |_| true);
+    assert!(reply.is_some_and(|reply| reply.result.is_ok()));
+    let of = |is: fn(&IoKind) -> bool| {
+        let mut members: Vec<u16> =
+            ios.iter().filter(|io| is(&io.kind)).map(|io| io.member.0).collect();
+        members.sort_unstable();
+        members
+    };
+    // Redundancy was never right: the other data is read, and parity made anew.
+    assert_eq!(of(|kind| *kind == IoKind::Read), [1, 2]);
+    assert_eq!(of(|kind| *kind != IoKind::Read), [0, 2, 3, 4]);
 }
 
 #[test]
