@@ -10,6 +10,7 @@ pub fn exercise(superblock: &Superblock, device: Sectors) {
     if let Some(reshape) = superblock.reshape() {
         ask(&reshape.before);
         ask(&reshape.after);
+        let _ = reshape.position.bytes();
     }
     let again = |superblock: &Superblock| {
         let bytes = superblock.encode();

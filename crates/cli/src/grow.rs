@@ -93,7 +93,9 @@ pub fn run(args: &Args) -> Outcome {
 
 fn resize(args: &Args) -> Outcome {
     let Args { target, size, array_size, raid_devices, assume_clean, .. } = args;
-    for spec in &args.members {
+    // Of another level nothing is added that could not become a copy.
+    let is_mirror = args.members.is_empty() || target.detail(None)?.level == "raid1";
+    for spec in args.members.iter().filter(|_| is_mirror) {
         let member = members::absolute(spec)?;
         let _: Added = target.ask(&Request::Add {
             member,

@@ -411,12 +411,9 @@ impl Membership {
         }
     }
 
-    /// Has all superblocks say how large the array is. `rooms`: members with more room for data than they say.
-    pub(crate) fn set_shape(&mut self, geometry: &Geometry, rooms: &[(MemberId, Sectors)]) {
+    /// Has all superblocks say how large the array is.
+    pub(crate) fn set_shape(&mut self, geometry: &Geometry) {
         self.raid_disks = geometry.raid_disks();
-        for &(id, room) in rooms {
-            self.get_mut(id).superblock.raise_data_size(room);
-        }
         for member in &mut self.members {
             member.superblock.set_component(geometry.component());
             member.superblock.set_raid_disks(geometry.raid_disks());
@@ -517,7 +514,10 @@ impl Supervisor {
             && superblock.bitmap_offset() == self.bitmap_offset()
             && self.bitmap_change.is_none();
         // It was away when the array got another size.
-        let fits = superblock.component() == self.members.get(MemberId(0)).superblock.component();
+        let now = &self.members.get(MemberId(0)).superblock;
+        let fits = superblock.component() == now.component()
+            && superblock.raid_disks() == now.raid_disks()
+            && slot.0 < self.geometry.raid_disks();
         let whole = fits && superblock.recovery_offset().is_none();
         let is_ours = !self.is_of_another_half(superblock);
         knows && whole && is_ours && !self.members.iter().any(in_the_way)

@@ -15,9 +15,8 @@ use crate::{
     messages::Order,
     recovery::sync_end,
     supervisor::{Event, Supervisor},
-    types::{MemberId, Time},
+    types::Time,
 };
-use alloc::vec::Vec;
 use lapstrake_geometry::{Geometry, Sector, Sectors};
 
 /// What an array is to become.
@@ -25,8 +24,6 @@ use lapstrake_geometry::{Geometry, Sector, Sectors};
 pub struct NewShape {
     /// Of the same level, layout and chunk.
     pub geometry: Geometry,
-    /// Room for data on members that have more than their superblocks say.
-    pub rooms: Vec<(MemberId, Sectors)>,
     /// The bitmap of the new size, if the array has one and the size changes.
     pub bitmap: Option<NewBitmap>,
     /// What comes to it needs no resync.
@@ -94,14 +91,12 @@ impl Supervisor {
         let has_other_guide = self.members.iter().any(is_logged)
             || self.bitmap.as_ref().is_some_and(|bitmap| bitmap.is_lockless());
         let grows = to.geometry.component() > self.geometry.component();
-        let lacks = |id: MemberId, member: &Member| {
-            let said = member.superblock().data_size();
-            let more = to.rooms.iter().find(|room| room.0 == id).map_or(said, |room| room.1);
-            member.is_present() && said.max(more) < to.geometry.component()
+        let lacks = |member: &Member| {
+            member.is_present() && member.superblock().data_size() < to.geometry.component()
         };
         let is_cut = to.geometry.array_sectors() < self.usable.now();
         let is_lost = self.members.in_slots_from(to.geometry.raid_disks()).is_some();
-        let is_unfit = is_cut || is_lost || self.members.numbered().any(|(id, m)| lacks(id, m));
+        let is_unfit = is_cut || is_lost || self.members.iter().any(lacks);
         let lacks_bitmap = to.geometry.component() != self.geometry.component()
             && self.bitmap.is_some() != to.bitmap.is_some();
         let is_at_end = self.stopping || self.broken || self.usable.unheard > 0;
@@ -169,7 +164,7 @@ impl Supervisor {
         if new > old && !change.to.assume_clean {
             self.scheduler.resync_due_from(Sector(old));
         }
-        self.members.set_shape(&change.to.geometry, &change.to.rooms);
+        self.members.set_shape(&change.to.geometry);
         let small = self.members.lacks_room(change.to.geometry.component());
         assert!(small.is_none(), "{small:?} has no room for what the superblocks are to say");
         self.updates.request();

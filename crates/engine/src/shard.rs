@@ -522,10 +522,12 @@ impl Shard {
 
     fn change_shape(&mut self, geometry: &Geometry, usable: Sectors) {
         assert!(usable <= geometry.array_sectors(), "no more can be used than there is");
-        // Requests under way may still be behind an end that came nearer.
-        if geometry.array_sectors() >= self.geometry.array_sectors() {
+        // Requests under way may still be behind an end that came nearer: until the next change they keep the old one.
+        let end = geometry.array_sectors().0;
+        if self.reqs.values().all(|req| req.range().1 <= end) {
             self.geometry = geometry.clone();
         }
+        assert_eq!(self.geometry.raid_disks(), geometry.raid_disks(), "no copy is left out");
         self.members.set_slots(geometry.raid_disks());
         self.usable = usable;
         self.note(Notice::ShapeHeard);

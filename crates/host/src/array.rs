@@ -263,6 +263,8 @@ pub(crate) struct Facts {
     pub members: Vec<MemberFact>,
     /// What clients can use now.
     pub size: ArraySize,
+    /// Clients see a part of the array in its place.
+    pub shows_part: OnceLock<()>,
     pub detail: Detail,
     pub scope: EventScope,
     /// Whether the superblocks say clean, once it has stopped.
@@ -419,6 +421,7 @@ impl Array {
             return Err(ViewError::Unaligned { block });
         }
         self.facts.size.set(part.bytes());
+        self.facts.shows_part.set(()).expect("it is called once");
         let part = Arc::new(part);
         self.peers.iter().for_each(|peer| {
             peer.send(Message::Show(part.clone()));

@@ -453,6 +453,10 @@ impl ShardRuntime {
             Some(view) if len > 0 => view.pieces(sector * 512..(sector + len) * 512).collect(),
             _ => smallvec![whole(sector, len)],
         };
+        if pieces.iter().map(|piece| piece.len).sum::<u64>() < len * 512 {
+            // It reaches beyond what is shown.
+            return self.replies.push_back((client, id, Err(RequestError::OutOfRange)));
+        }
         if let [piece] = pieces[..] {
             return self.route(Caller::Client(client, id), kind, piece);
         }
@@ -471,11 +475,6 @@ impl ShardRuntime {
         let request = RoutedRequest { kind, memory, sector, len };
         let (router, shard, mut world) = self.routing();
         router.request(shard, &mut world, caller, request, true);
-    }
-
-    /// Whether clients see a part of the array only.
-    pub(crate) fn shows_part(&self) -> bool {
-        self.view.is_some()
     }
 
     /// Clients see this in the array's place from now on.

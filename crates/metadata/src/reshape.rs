@@ -61,6 +61,7 @@ fn of_v1(sb: &v1::Superblock) -> Option<Parts> {
             .for_each(|role| *role = v1::role::SPARE);
     }
     let is_backwards = is_backwards(sb.delta_disks, sb.has(RESHAPE_BACKWARDS));
+    possible(sb.reshape_position)?;
     Some((Superblock::V1(before), Superblock::V1(after), sb.reshape_position, is_backwards))
 }
 
@@ -89,12 +90,18 @@ fn of_v090(sb: &v090::Superblock) -> Option<Parts> {
         }
     }
     let is_backwards = is_backwards(sb.delta_disks, false);
+    possible(sb.reshape_position)?;
     Some((Superblock::V090(before), Superblock::V090(after), sb.reshape_position, is_backwards))
 }
 
 /// How many slots there were: `raid_disks` counts those to come.
 fn disks_before(raid_disks: u32, delta: i32, max: u32) -> Option<u32> {
     raid_disks.checked_add_signed(delta.checked_neg()?).filter(|disks| (1..=max).contains(disks))
+}
+
+/// No array has sectors whose bytes do not count in 63 bits.
+fn possible(position: u64) -> Option<u64> {
+    Some(position).filter(|position| *position <= i64::MAX as u64 / 512)
 }
 
 /// An array that loses members is always rewritten from its end on.

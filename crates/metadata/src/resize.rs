@@ -19,25 +19,6 @@ impl Superblock {
             Self::V1(sb) => sb.raid_disks = raid_disks.into(),
         }
     }
-
-    /// Sectors that may hold data on a device of this size, which may have become larger than it was when the superblock
-    /// was written. A superblock at the device's end stays where it is, and so does what is before it.
-    #[must_use]
-    pub fn data_room(&self, device: Sectors) -> Sectors {
-        match self {
-            Self::V1(sb) if sb.minor_version > 0 => {
-                self.data_size().max(Sectors(device.0.saturating_sub(sb.data_offset)))
-            }
-            _ => self.data_size(),
-        }
-    }
-
-    /// Says that there is so much room for data, if the superblock says less and can say more.
-    pub fn raise_data_size(&mut self, room: Sectors) {
-        if let Self::V1(sb) = self {
-            sb.data_size = sb.data_size.max(room.0);
-        }
-    }
 }
 
 #[cfg(test)]
@@ -65,22 +46,6 @@ mod tests {
             sb.set_component(Sectors(30000));
             sb.set_raid_disks(3);
             assert_eq!((sb.component(), sb.raid_disks()), (Sectors(30000), 3), "{version:?}");
-        }
-    }
-
-    #[test]
-    fn only_a_superblock_before_the_data_has_the_room_of_a_larger_device() {
-        for version in [Version::V1_1, Version::V1_2] {
-            let mut sb = made(version);
-            let room = sb.data_room(Sectors(1 << 17));
-            assert_eq!(room.0, (1 << 17) - sb.data_offset().0);
-            sb.raise_data_size(room);
-            assert_eq!(sb.data_size(), room);
-            assert_eq!(sb.data_room(Sectors(1 << 16)), room, "it is no smaller than it was");
-        }
-        for version in [Version::V090, Version::V1_0] {
-            let sb = made(version);
-            assert_eq!(sb.data_room(Sectors(1 << 17)), sb.data_size());
         }
     }
 }

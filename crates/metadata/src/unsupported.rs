@@ -29,7 +29,10 @@ pub enum Unsupported {
     )]
     Reshape,
     /// What is said of a change of geometry does not describe two arrays.
-    #[error("a reshape is said to be in progress, but not from which number of members")]
+    #[error(
+        "a reshape is said to be in progress, of a number of members or at a position that cannot be: the superblock is \
+         damaged; leave this member out, or let lapstrake deduce find what the array was"
+    )]
     ReshapeFields,
     /// The array is shared by the nodes of a cluster.
     #[error("the array is clustered, not supported; the kernel's md serves it, in its cluster")]

@@ -152,4 +152,12 @@ fn a_partition_is_served_by_file_and_what_cannot_be_is_refused() {
     let server = lab.serve_data("--read-only --partition 1 m0 m1");
     assert!(lab.contents(&server) == bytes[MIB..3 * MIB]);
     server.stop();
+    // What becomes of the array meanwhile is not the partition's.
+    lab.file("m2", 32 << 20);
+    let server = lab.serve_data("--partition 1 m0 m1");
+    lab.run("grow data --raid-devices 3 m2").ok();
+    let refused = lab.run("grow data --size max");
+    assert!(refused.code == 1 && refused.err.contains("nothing was changed"), "{refused:?}");
+    assert!(lab.contents(&server) == bytes[MIB..3 * MIB]);
+    server.stop();
 }

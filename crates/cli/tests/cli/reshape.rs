@@ -85,8 +85,9 @@ fn is_read(lab: &Lab, course: &Course, names: &str, options: &str, bytes: &[u8],
     assert!(read.len() > 8 << 20 && read[..] == bytes[..read.len()], "{what}: other bytes");
     if let Some(spared) = course.spared {
         let some: Vec<&str> = names.split(' ').filter(|it| *it != format!("m{spared}")).collect();
-        lab.run(&format!("cat --overwrite -o out {options} {}", some.join(" ")));
-        assert!(lab.read("out") == read, "{what}: other bytes without m{spared}");
+        let ran = lab.run(&format!("cat --overwrite -o without {options} {}", some.join(" ")));
+        assert_eq!(ran.code, 0, "{what}: {ran:?}");
+        assert!(lab.read("without") == read, "{what}: other bytes without m{spared}");
     }
     let refused = lab.run(&format!("serve {names}"));
     assert_eq!(refused.code, 1, "{what}: {refused:?}");

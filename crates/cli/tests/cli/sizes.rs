@@ -146,7 +146,7 @@ fn an_array_is_cut_only_where_clients_see_nothing_of_it() {
 /// Options, members, what is asked for, and what the refusal says.
 const REFUSED: [(&str, &str, &str, &str); 10] = [
     ("-l5 -c64", "m0 m1 m2", "--size 99M", "m0 has room for 23552 KiB"),
-    ("-l5 -c64", "m0 m1 m2", "--raid-devices 4", "that is a reshape"),
+    ("-l5 -c64", "m0 m1", "--raid-devices 3 m2", "that is a reshape"),
     ("-l5 -c64 -k ppl", "m0 m1 m2", "--size max", "partial parity logs"),
     ("-l5 -c64 -b lockless", "m0 m1 m2", "--size max", "lockless bitmap"),
     ("-l10 -c64 -p f2", "m0 m1 m2", "--size max", "far copies"),
@@ -157,6 +157,18 @@ const REFUSED: [(&str, &str, &str, &str); 10] = [
     ("-l1", "m0 m1", "--raid-devices 3", "1 more copies need as many spares, and there are 0"),
 ];
 
+/// A member that nothing is written to any more.
+fn at_rest(lab: &Lab) -> Vec<u8> {
+    let mut last = lab.read("m0");
+    loop {
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        let now = lab.read("m0");
+        if std::mem::replace(&mut last, now) == last {
+            return last;
+        }
+    }
+}
+
 #[test]
 fn what_cannot_be_is_refused_and_changes_nothing() {
     for (options, members, wish, why) in REFUSED {
@@ -164,7 +176,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         let bitmap = if options.contains("bits") { "--bitmap bits " } else { "" };
         lab.run(&format!("create data --assume-clean -z 8M {options} {members}")).ok();
         let server = lab.serve_data(&format!("{bitmap}{members}"));
-        let before = lab.read("m0");
+        let before = at_rest(&lab);
         let refused = lab.run(&format!("grow data {wish}"));
         let is_refused = refused.code == 1 && refused.err.contains(why);
         assert!(
@@ -214,6 +226,7 @@ fn members_that_have_become_larger_are_used_to_their_end() {
             .set_len(48 * MIB)
             .unwrap();
     }
+    lab.run("update --update devicesize m0 m1").ok();
     let server = lab.serve_data("m0 m1");
     let old = server.facts["array_bytes"].as_u64().unwrap();
     let grown = lab.run("grow data --size max --json").ok().json();
@@ -228,6 +241,25 @@ fn members_that_have_become_larger_are_used_to_their_end() {
         let said = md.play(&lab, "m0 m1", script);
         assert_eq!(said.trim(), ((old + 24 * MIB) / 512).to_string());
     }
+}
+
+/// What would be lost: the new copy, which is on record as whole.
+#[test]
+fn a_mirror_that_was_made_smaller_gets_a_copy_that_holds_all() {
+    let lab = Lab::new(&[24, 24, 24]);
+    let server = create(&lab, "-l1", "m0 m1");
+    lab.fill(&server, &pattern(6, 4 * MIB as usize));
+    lab.run("grow data --array-size 4M").ok();
+    lab.run("grow data --size 4M").ok();
+    lab.run("grow data --raid-devices 3 m2").ok();
+    lab.run("wait data").ok();
+    let new = pattern(7, 2 * MIB as usize);
+    lab.fill(&server, &new);
+    server.stop();
+    let all = lab.run("cat -o all m0");
+    assert!(lab.read("all")[..new.len()] == new, "{all:?}");
+    lab.run("cat -o third m2");
+    assert!(lab.read("third") == lab.read("all"));
 }
 
 #[test]

@@ -32,8 +32,7 @@ fn small() -> (Story, Geometry, Geometry) {
 }
 
 fn shape(geometry: &Geometry) -> NewShape {
-    let (rooms, bitmap, assume_clean) = (Vec::new(), None, false);
-    NewShape { geometry: geometry.clone(), rooms, bitmap, assume_clean }
+    NewShape { geometry: geometry.clone(), bitmap: None, assume_clean: false }
 }
 
 fn events(story: &mut Story) -> Vec<Event> {

@@ -25,6 +25,7 @@ use vhost::vhost_user::{
     Error, GpuBackend, Result, VhostUserBackendReqHandlerMut, VhostUserProtocolFeatures,
     VhostUserVirtioFeatures, message::*,
 };
+use virtio_bindings::virtio_blk::VIRTIO_BLK_F_FLUSH;
 use virtio_bindings::virtio_ring::VIRTIO_RING_F_EVENT_IDX;
 use vm_memory::{GuestAddress, GuestMemoryMmap, GuestMemoryRegion, GuestRegionMmap};
 
@@ -135,7 +136,9 @@ impl Backend {
         };
         let (told, base) = mpsc::channel();
         self.queues[index].running = Some(Running { stop, base });
-        self.handle.welcome(Box::new(QueueSession::new(self.disk.clone(), ring, lines, told)));
+        let is_write_through = !self.has(1 << VIRTIO_BLK_F_FLUSH);
+        let session = QueueSession::new(self.disk.clone(), ring, lines, told, is_write_through);
+        self.handle.welcome(Box::new(session));
         Ok(())
     }
 

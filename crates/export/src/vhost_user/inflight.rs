@@ -137,9 +137,10 @@ impl Record {
             return Vec::new();
         }
         let last = header.last.load(SeqCst);
-        if header.used.swap(used, SeqCst) != used && last < self.size {
+        if header.used.load(SeqCst) != used && last < self.size {
             self.entry(last).is_running.store(0, SeqCst);
         }
+        header.used.store(used, SeqCst);
         let is_running = |head: &u16| self.entry(*head).is_running.load(SeqCst) != 0;
         let mut running: Vec<u16> = (0..self.size).filter(is_running).collect();
         running.sort_by_key(|&head| self.entry(head).order.load(SeqCst));

@@ -59,6 +59,8 @@ pub(super) struct QueueSession {
     parked: Option<Request>,
     /// Something was given back that the guest was not notified of.
     owes_notice: bool,
+    /// Who had the ring before may not have come to a notice, and whether the guest wants one is not known.
+    is_new: bool,
     /// There is more to take, in the next turn.
     more: Option<Instant>,
     is_polling: bool,
@@ -66,23 +68,32 @@ pub(super) struct QueueSession {
     is_broken: bool,
     /// Hears how far the ring was taken.
     base: Option<Sender<u16>>,
+    /// The guest knows no flush, so that what is answered is stable.
+    is_write_through: bool,
 }
 
 impl QueueSession {
-    pub(super) fn new(disk: Arc<Disk>, ring: Ring, lines: Lines, base: Sender<u16>) -> Self {
+    pub(super) fn new(
+        disk: Arc<Disk>,
+        ring: Ring,
+        lines: Lines,
+        base: Sender<u16>,
+        is_write_through: bool,
+    ) -> Self {
         Self {
             disk,
             ring,
             lines,
             requests: Slab::new(),
             parked: None,
-            // Who had the ring before may not have come to it.
-            owes_notice: true,
+            owes_notice: false,
+            is_new: true,
             more: None,
             is_polling: false,
             is_stopping: false,
             is_broken: false,
             base: Some(base),
+            is_write_through,
         }
     }
 
@@ -104,7 +115,10 @@ impl QueueSession {
     fn take(&mut self, cx: &mut Context<'_>) -> Result<(), RingError> {
         self.more = None;
         if self.is_broken {
-            return Ok(());
+            return match self.parked.take() {
+                Some(request) => self.give(&request, Status::IoError),
+                None => Ok(()),
+            };
         }
         if let Some(request) = self.parked.take() {
             self.begin(cx, request)?;
@@ -154,10 +168,12 @@ impl QueueSession {
             (Ok(Action::Read(_)), Some(memory)) => Kind::Read(memory),
             (Ok(Action::Write(_)), Some(memory)) => {
                 let followed = cx.joins_writes() && self.ring.has_more();
-                Kind::Write { memory, fua: false, followed }
+                Kind::Write { memory, fua: self.is_write_through, followed }
             }
             (Ok(Action::Discard(..)), _) => Kind::Discard,
-            (Ok(Action::WriteZeroes { unmap, .. }), _) => Kind::WriteZeroes { fua: false, unmap },
+            (Ok(Action::WriteZeroes { unmap, .. }), _) => {
+                Kind::WriteZeroes { fua: self.is_write_through, unmap }
+            }
             _ => Kind::Flush,
         };
         let id = self.requests.insert(Entry { request, memory, is_copy });
@@ -194,7 +210,8 @@ impl QueueSession {
     }
 
     fn notify(&mut self) -> Result<(), RingError> {
-        if !std::mem::take(&mut self.owes_notice) || !self.ring.wants_notice()? {
+        let wants = std::mem::take(&mut self.owes_notice) && self.ring.wants_notice()?;
+        if !std::mem::take(&mut self.is_new) && !wants {
             return Ok(());
         }
         let call = self.lines.call.lock().unwrap_or_else(PoisonError::into_inner);

@@ -68,7 +68,10 @@ fn detail(parts: &Parts, options: &Options) -> Detail {
         layout: layout.filter(|_| has_layout),
         chunk_bytes: sb.chunk().0 * 512,
         block_bytes: parts.block_bytes(),
-        array_bytes: geometry.array_sectors().0 * 512,
+        array_bytes: match parts.after {
+            Some(_) => parts.bytes(),
+            None => geometry.array_sectors().0 * 512,
+        },
         component_bytes: match geometry.component() {
             Sectors::ZERO => sb.component().0 * 512,
             // Whole chunks, and of RAID10 whole rows of copies.
@@ -141,6 +144,7 @@ pub(super) fn facts(parts: &Parts, options: &Options, scope: EventScope) -> Fact
         geometry: plan.geometry.clone(),
         members: plan.members.iter().map(|member| of(&member.device)).collect(),
         size: parts.bytes().into(),
+        shows_part: OnceLock::new(),
         detail,
         scope,
         stopped_clean: OnceLock::new(),

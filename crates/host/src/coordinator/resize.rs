@@ -85,14 +85,14 @@ impl CoordinatorRuntime {
         if supervisor.is_changing_bitmap() || self.resize_answer.is_some() {
             return Err(ResizeError::IsChanging.into());
         }
-        if runtime.shows_part() && !matches!(wish, ResizeWish::Copies(_)) {
+        if self.facts.shows_part.get().is_some() && !matches!(wish, ResizeWish::Copies(_)) {
             return Err(ResizeError::PartIsShown { array: self.facts.name.clone() }.into());
         }
         match wish {
             ResizeWish::Usable(size) => Ok(self.plan_usable(supervisor, size)?),
             ResizeWish::Component { size, assume_clean } => {
                 self.may_change_shape(runtime, supervisor)?;
-                Ok(self.plan_component(runtime, supervisor, size, assume_clean)?)
+                Ok(self.plan_component(supervisor, size, assume_clean)?)
             }
             ResizeWish::Copies(copies) => {
                 self.may_change_shape(runtime, supervisor)?;
@@ -139,14 +139,13 @@ impl CoordinatorRuntime {
 
     fn plan_component(
         &self,
-        runtime: &ShardRuntime,
         supervisor: &Supervisor,
         size: WantedSize,
         assume_clean: bool,
     ) -> Result<Change, ResizeError> {
         let old = supervisor.geometry();
         self.may_resize_members(supervisor)?;
-        let rooms = self.rooms(runtime, supervisor);
+        let rooms = rooms(supervisor);
         let least = rooms.iter().min_by_key(|(_, room)| *room).ok_or(ResizeError::NoneThere)?;
         let version = self.freshest(supervisor)?.version();
         let room = version.usable(old.level(), least.1);
@@ -170,7 +169,7 @@ impl CoordinatorRuntime {
             return Err(ResizeError::Degraded { array: self.facts.name.clone() });
         }
         let bitmap = self.bitmap_for(supervisor, &geometry)?;
-        Ok(Change::Shape(Box::new(NewShape { geometry, rooms, bitmap, assume_clean })))
+        Ok(Change::Shape(Box::new(NewShape { geometry, bitmap, assume_clean })))
     }
 
     fn may_resize_members(&self, supervisor: &Supervisor) -> Result<(), ResizeError> {
@@ -188,17 +187,6 @@ impl CoordinatorRuntime {
             }
             _ => Ok(()),
         }
-    }
-
-    /// Members that are there, and how much of each can hold data.
-    fn rooms(&self, runtime: &ShardRuntime, supervisor: &Supervisor) -> Vec<(MemberId, Sectors)> {
-        let members = (0..).map(MemberId).zip(supervisor.members());
-        let is_there = |state| !matches!(state, DiskState::Faulty | DiskState::Removed);
-        let room = |(id, (sb, state)): (MemberId, (&Superblock, DiskState))| {
-            let device = runtime.queue.member(runtime.device(id)).filter(|_| is_there(state))?;
-            Some((id, sb.data_room(Sectors(device.size() / 512))))
-        };
-        members.filter_map(room).collect()
     }
 
     fn freshest<'a>(&self, supervisor: &'a Supervisor) -> Result<&'a Superblock, ResizeError> {
@@ -278,15 +266,17 @@ impl CoordinatorRuntime {
             return Err(ResizeError::NeedsSpares { needed, spares, copies, array });
         }
         let geometry = self.geometry_of(supervisor, old.component(), copies)?;
-        let (rooms, bitmap, assume_clean) = (Vec::new(), None, false);
-        Ok(Change::Shape(Box::new(NewShape { geometry, rooms, bitmap, assume_clean })))
+        Ok(Change::Shape(Box::new(NewShape { geometry, bitmap: None, assume_clean: false })))
     }
 
     /// Every shard takes requests for so much.
     pub(super) fn resized(&mut self, usable: Sectors) {
         let block = u64::from(self.facts.detail.block_bytes);
         let bytes = usable.bytes() / block * block;
-        self.facts.size.set(bytes);
+        // A part that is shown in the array's place keeps its size.
+        if self.facts.shows_part.get().is_none() {
+            self.facts.size.set(bytes);
+        }
         info!(bytes, "clients can use {bytes} bytes of the array");
         if !self.coordinator.supervisor().is_some_and(Supervisor::is_changing_shape) {
             self.answer_resize(Answer::Done);
@@ -309,4 +299,14 @@ impl CoordinatorRuntime {
             detail.component_bytes = geometry.component().bytes();
         }
     }
+}
+
+/// Members that are there, and how much of each can hold data as its superblock says.
+fn rooms(supervisor: &Supervisor) -> Vec<(MemberId, Sectors)> {
+    let members = (0..).map(MemberId).zip(supervisor.members());
+    let is_there = |state| !matches!(state, DiskState::Faulty | DiskState::Removed);
+    let room = |(id, (sb, state)): (MemberId, (&Superblock, DiskState))| {
+        is_there(state).then(|| (id, sb.data_size()))
+    };
+    members.filter_map(room).collect()
 }

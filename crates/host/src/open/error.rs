@@ -77,9 +77,10 @@ pub enum OpenArrayError {
         /// What its superblock says that it is.
         role: Option<Role>,
     },
-    /// The freshest superblock knows nothing of a reshape of which others tell.
+    /// Superblocks do not agree on a reshape: the freshest does not know of it, or not all are members before and after.
     #[error(
-        "members tell of a reshape of which the freshest one does not know; nothing was written: leave them out"
+        "superblocks do not agree on the reshape that some of them tell of; nothing was written: `lapstrake examine` \
+         shows reshape position and events of each; leave out those that differ"
     )]
     ReshapeUnclear,
     /// The position that was given for a reshape lies within a block.

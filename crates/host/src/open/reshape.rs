@@ -3,7 +3,7 @@
 
 use super::{OpenArrayError, OpenRequest, decide, refused};
 use crate::start_io::Members;
-use lapstrake_array::start::{After, StartPlan, StartRequest};
+use lapstrake_array::start::{After, StartMember, StartPlan, StartRequest};
 use lapstrake_device::Member;
 use lapstrake_geometry::Sector;
 use lapstrake_metadata::{Superblock, detect::Findings};
@@ -50,7 +50,16 @@ impl Reshaped {
         let (assembly, report) = decide(request, start.devices, findings, &self.after)?;
         let names: Vec<String> = start.devices.iter().map(|it| it.spec().to_string()).collect();
         let planned = StartPlan::new(&mut Members, start, assembly, self.after);
-        let (plan, _) = planned.map_err(|error| refused(error, &names, None, &report))?;
+        let (mut plan, _) = planned.map_err(|error| refused(error, &names, None, &report))?;
+        // A member has one number in both.
+        let place = |member: &StartMember<Arc<Member>>| {
+            before.members.iter().position(|it| Arc::ptr_eq(&it.device, &member.device))
+        };
+        plan.members.sort_by_key(place);
+        let is_same = plan.members.iter().map(place).eq((0..before.members.len()).map(Some));
+        if !is_same {
+            return Err(OpenArrayError::ReshapeUnclear);
+        }
         let wanted =
             request.reshape_position.map(|bytes| whole_sectors(bytes, &plan)).transpose()?;
         let (position, is_backwards) = (wanted.unwrap_or(reshape.position), reshape.is_backwards);

@@ -50,7 +50,7 @@ impl Session<'_> {
         });
         let geometry = geometry.ok().filter(|geometry| geometry.component().0 > old)?;
         let bitmap = self.bitmap_of(&members, &geometry)?;
-        Some(NewShape { geometry, rooms: Vec::new(), bitmap, assume_clean: false })
+        Some(NewShape { geometry, bitmap, assume_clean: false })
     }
 
     /// None: the bitmap does not fit, or is in a file.

@@ -14,7 +14,7 @@ pub enum ResizeError {
     /// Clients see a partition or a volume, whose place is that of the array as it was when it was opened.
     #[error(
         "{array}: a partition or volume of it is served; serve all of it (`lapstrake stop {array}`, then serve it without \
-         --partition and --volume) to change its size"
+         --partition and --volume) to change its size; nothing was changed"
     )]
     PartIsShown {
         /// The array.
