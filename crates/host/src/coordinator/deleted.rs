@@ -93,8 +93,7 @@ impl CoordinatorRuntime {
                 counts && member.slot == Some(slot.0)
             })
         };
-        let survives =
-            |also_deleted| self.facts.geometry.survives(|slot| holds(slot, also_deleted));
+        let survives = |also_deleted| self.geometry().survives(|slot| holds(slot, also_deleted));
         Answer::Deleted(Deleted { paths, is_end: survives(true) && !survives(false), overlay })
     }
 }

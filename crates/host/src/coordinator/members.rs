@@ -274,7 +274,7 @@ impl CoordinatorRuntime {
         let members: Vec<_> = supervisor.members().collect();
         let fresh = members.iter().find(|member| member.1 == DiskState::InSync);
         let like = fresh.ok_or(MemberError::NoneInSync)?.0.clone();
-        let numbers = u32::from(self.facts.detail.raid_devices)..like.devices_max();
+        let numbers = u32::from(self.geometry().raid_disks())..like.devices_max();
         let taken =
             members.iter().map(|member| (member.0.dev_number(), member.1 == DiskState::Removed));
         let number = free_number(numbers, &taken.collect::<Vec<_>>()).ok_or_else(|| {
