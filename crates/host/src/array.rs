@@ -349,7 +349,7 @@ impl Array {
             );
         }
         if let Some(after) = &parts.after {
-            tell_of_reshape(&parts.plan.geometry, after);
+            tell_of_reshape(&parts.plan, after);
         }
         let done = carry_out(&mut parts, read_only)?;
         let counters: Vec<Arc<Counters>> = (0..shards).map(|_| Arc::default()).collect();
@@ -460,16 +460,40 @@ impl Array {
     }
 }
 
-fn tell_of_reshape(before: &Geometry, after: &After<Arc<Member>>) {
-    let named = |geometry: &Geometry| format!("{} of {}", geometry.level(), geometry.raid_disks());
-    let (position, after) = (after.position.bytes(), named(&after.plan.geometry));
-    let before = named(before);
+fn tell_of_reshape(before: &Plan, after: &After<Arc<Member>>) {
+    let (position, after) = (after.position.bytes(), &after.plan);
+    let offset = |plan: &Plan| plan.members[0].superblock().data_offset();
+    let count = |plan: &Plan| plan.geometry.raid_disks();
+    let doubt = match (offset(before) == offset(after), count(before) == count(after)) {
+        (true, _) => {
+            "; what a cut destroyed in its critical section is in its backup file only, if it had one"
+        }
+        (false, true) => {
+            "; Linux records the position of such a reshape seldom, and may have rewritten more: if what is read from \
+             there on makes no sense, --reshape-position says up to where it has (docs/rescue.md)"
+        }
+        (false, false) => "",
+    };
+    let lacking = match after.assembly.degraded {
+        0 => String::new(),
+        lacking => {
+            format!("; of the new geometry {lacking} of {} slots lack a member", count(after))
+        }
+    };
+    let (before, after) = (in_words(before), in_words(after));
     warn!(
         position,
-        "a reshape from {before} to {after} members is in progress, with byte {position} of the array between what was \
-         rewritten and what was not: both are read, nothing is written; what a cut destroyed in its critical section \
-         is in its backup file only"
+        "a reshape from {before} to {after} is in progress, with byte {position} of the array between what was \
+         rewritten and what was not: both are read, nothing is written{lacking}{doubt}"
     );
+}
+
+/// What a reshape changes.
+fn in_words(plan: &Plan) -> String {
+    let sb = plan.members[0].superblock();
+    let layout = sb.layout().map(|layout| layout.name().into_owned()).unwrap_or_default();
+    let (level, count) = (plan.geometry.level(), plan.geometry.raid_disks());
+    format!("{level} {layout} of {count} members with chunks of {} KiB", sb.chunk().0 / 2)
 }
 
 /// Clients that a shard may have at most: each goes where there are the fewest.
