@@ -13,13 +13,17 @@ guest=${CARGO_TARGET_DIR:-target}/guest
 stamp=$(sha256sum "$0")
 [ "$(cat "$guest/stamp" 2>/dev/null)" != "$stamp" ] || exit 0
 [ "$(dpkg --print-architecture)" = amd64 ] || { say "only for x86-64"; exit 0; }
+for program in busybox apt-get apt-cache mke2fs e2fsck ldd; do
+    PATH=$PATH:/sbin:/usr/sbin command -v "$program" >/dev/null || { say "$program is not installed"; exit 0; }
+done
 mkdir -p "$guest"
 guest=$(realpath "$guest")
 work=$(mktemp -d "$guest/work.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 
 # Debian's kernel of this release, whatever its version is today; apt verifies it by the release's signature.
-package=$(apt-cache depends linux-image-cloud-amd64 | sed -n 's/.*Depends: \(linux-image-.*\)/\1/p' | head -n 1)
+package=$(apt-cache depends linux-image-cloud-amd64 2>/dev/null |
+    sed -n 's/.*Depends: \(linux-image-.*\)/\1/p' | head -n 1) || package=
 (cd "$work" && apt-get -o APT::Sandbox::User="" download -qq "${package:-linux-image-cloud-amd64}") ||
     { say "cannot get Debian's linux-image-cloud-amd64"; exit 0; }
 dpkg -x "$work"/linux-image-*.deb "$work/linux"
