@@ -7,15 +7,21 @@
 //! - every shard hears every order, in the order in which the supervisor gave them;
 //! - spans change hands only while every shard is paused and has been told what any has told of, so that no stripe ever
 //!   has two owners; no piece of a sync action is sent meanwhile;
+//! - during a reshape one shard owns what has the new geometry, and no other; what is moved is read from the others, which
+//!   write nothing there until superblocks say that it was moved;
+//! - a shard takes another geometry only while all pause;
 //! - the array is marked clean only after every shard is quiet and every member has flushed.
 
-use crate::{SpanMap, flush_barrier::FlushBarrier};
+use crate::{Front, SpanMap, flush_barrier::FlushBarrier};
 use alloc::{
+    boxed::Box,
     collections::{BTreeSet, VecDeque},
     vec::Vec,
 };
+use core::{mem, ops::Range};
 use lapstrake_engine::{
-    DiskState, Event, MemberId, MetaWrite, Notice, Order, Supervisor, SyncPiece, Time, WriteId,
+    DiskState, Event, MemberId, MetaWrite, Notice, Order, ShardGeometry, Supervisor, SyncAction,
+    SyncPiece, Time, WriteId,
 };
 
 /// What the world is to do next.
@@ -38,6 +44,13 @@ pub enum Action {
     Write(MetaWrite),
     /// Every shard is to begin nothing new, and to say when nothing is under way: [`Coordinator::paused`].
     Pause,
+    /// A shard that pauses is to go by another geometry, and to say again that it pauses: [`Coordinator::paused`].
+    TakeGeometry {
+        /// Which shard.
+        shard: usize,
+        /// What it goes by.
+        geometry: Box<ShardGeometry>,
+    },
     /// Every shard is told who owns what, and goes on.
     Redeal(SpanMap),
     /// Every shard is to let its clients go, and to say when it has nothing to do: [`Coordinator::quiet`].
@@ -60,6 +73,17 @@ enum Stop {
     Done,
 }
 
+/// An array of two geometries.
+#[derive(Debug)]
+struct Reshaping {
+    /// The shard of the new one.
+    shard: usize,
+    /// What it is to move, until others know that they must not write there.
+    piece: Option<SyncPiece>,
+    /// What it moves. Empty if nothing.
+    moving: Range<u64>,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct Coordinator {
@@ -69,10 +93,13 @@ pub struct Coordinator {
     shards: usize,
     /// Who owns what.
     spans: SpanMap,
-    /// Who is to.
-    wanted_spans: SpanMap,
+    /// Who is to own those of them that have the old geometry, if there are two.
+    owners: Vec<usize>,
+    reshaping: Option<Reshaping>,
     /// While spans are about to change hands: shards that have not paused yet.
     pausing: Option<usize>,
+    /// They have been told to take other geometries, of which none has two meanings: nobody goes on before all have.
+    are_taking: bool,
     stop: Stop,
     /// Something could not be written that the array cannot do without.
     is_broken: bool,
@@ -89,13 +116,17 @@ impl Coordinator {
     #[must_use]
     pub fn new(supervisor: Option<Supervisor>, shards: usize, spans: SpanMap) -> Self {
         assert!(shards > 0, "an array has a shard");
+        let front = spans.front().filter(|_| supervisor.is_some());
+        let reshaping = |front: &Front| Reshaping { shard: front.shard, piece: None, moving: 0..0 };
         Self {
+            reshaping: front.map(reshaping),
             supervisor,
             flush_barrier: FlushBarrier::default(),
             shards,
-            wanted_spans: spans.clone(),
+            owners: spans.shards().to_vec(),
             spans,
             pausing: None,
+            are_taking: false,
             stop: Stop::No,
             is_broken: false,
             failed: BTreeSet::new(),
@@ -161,6 +192,9 @@ impl Coordinator {
 
     /// A shard has noticed something.
     pub fn notice(&mut self, now: Time, notice: Notice) {
+        if let (Notice::Synced(_), Some(reshaping)) = (&notice, &mut self.reshaping) {
+            reshaping.moving = 0..0;
+        }
         match (&mut self.supervisor, notice) {
             (Some(supervisor), notice) => supervisor.handle_notice(now, notice),
             // Nobody records a failure; shards of an array that is only read have no write to answer.
@@ -200,8 +234,15 @@ impl Coordinator {
             while self.pausing.is_none()
                 && let Some(piece) = supervisor.poll_sync()
             {
-                let shard = self.spans.owner(piece.start.0);
-                self.actions.push_back(Action::Sync { shard, piece });
+                match &mut self.reshaping {
+                    Some(reshaping) if piece.action == SyncAction::Reshape => {
+                        reshaping.piece = Some(piece);
+                    }
+                    _ => {
+                        let shard = self.spans.owner(piece.start.0);
+                        self.actions.push_back(Action::Sync { shard, piece });
+                    }
+                }
             }
             if self.flush_barrier.wants_flush() {
                 let members = present(supervisor);
@@ -220,6 +261,7 @@ impl Coordinator {
         if self.stop == Stop::Marking && supervisor.is_stopped() {
             self.finish();
         }
+        self.pause_if_due();
     }
 
     /// Deals the spans anew among these shards, in this order, if others own them so far.
@@ -227,14 +269,99 @@ impl Coordinator {
     /// # Panics
     /// If nobody would own anything.
     pub fn redeal(&mut self, owners: Vec<usize>) {
-        self.wanted_spans = self.spans.among(owners);
-        if self.stop == Stop::No && self.pausing.is_none() && self.wanted_spans != self.spans {
+        assert!(!owners.is_empty(), "nobody would own anything");
+        self.owners = owners;
+        self.pause_if_due();
+    }
+
+    /// Has all shards pause, if spans are to change hands or shards to take another geometry.
+    fn pause_if_due(&mut self) {
+        if self.pausing.is_some() || !matches!(self.stop, Stop::No | Stop::Leaving { .. }) {
+            return;
+        }
+        let is_running = self.stop == Stop::No;
+        let supervisor = self.supervisor.as_ref();
+        let wants_reshape = is_running && supervisor.is_some_and(Supervisor::is_reshape_wanted);
+        let is_reshaped = supervisor.is_some_and(Supervisor::has_geometry_to_tell);
+        // Writes to what was moved wait until they are let go, also at a stop.
+        let changes_hands = (is_running || self.reshaping.is_some())
+            && !self.is_moving()
+            && self.wanted_spans() != self.spans;
+        if wants_reshape || is_reshaped || changes_hands {
             self.pausing = Some(self.shards);
             self.actions.push_back(Action::Pause);
         }
     }
 
-    /// A shard has paused.
+    /// Something is being moved, or was and that is not on record.
+    fn is_moving(&self) -> bool {
+        let Some((reshaping, supervisor)) = self.reshaping.as_ref().zip(self.supervisor.as_ref())
+        else {
+            return false;
+        };
+        !reshaping.moving.is_empty() || !supervisor.is_frontier_recorded() && !self.is_broken
+    }
+
+    /// Who is to own what.
+    fn wanted_spans(&self) -> SpanMap {
+        let of_new = self.reshaping.as_ref().map(|reshaping| reshaping.shard);
+        let of_new = of_new.or_else(|| self.spans.front().map(|front| front.shard));
+        let mut owners = self.owners.clone();
+        owners.retain(|&shard| Some(shard) != of_new);
+        if owners.is_empty() {
+            owners.push(0);
+        }
+        let frontier = self.supervisor.as_ref().and_then(Supervisor::frontier);
+        let Some((reshaping, frontier)) = self.reshaping.as_ref().zip(frontier) else {
+            return self.spans.among(owners);
+        };
+        let piece = reshaping.piece.as_ref().filter(|_| self.stop == Stop::No);
+        let moving = piece.map(|piece| piece.start.0..piece.start.0 + piece.len.0);
+        self.spans.among(owners).with_front(Front {
+            position: frontier.position.0,
+            is_backwards: frontier.is_backwards,
+            shard: reshaping.shard,
+            moving: moving.unwrap_or(0..0),
+        })
+    }
+
+    /// Begins a reshape, or ends one: shards that pause are to take other geometries. False: none is.
+    fn hand_out_geometry(&mut self, now: Time) -> bool {
+        let Some(supervisor) = &mut self.supervisor else { return false };
+        let last = self.shards - 1;
+        let is_wanted = self.stop == Stop::No && supervisor.is_reshape_wanted();
+        if supervisor.has_geometry_to_tell() {
+            let geometry = supervisor.shard_geometry();
+            (0..self.shards).for_each(|shard| self.take_geometry(shard, &geometry));
+            return true;
+        }
+        let Some((before, after)) =
+            is_wanted.then(|| supervisor.begin_reshape(now)).flatten()
+        else {
+            return false;
+        };
+        self.reshaping = Some(Reshaping { shard: last, piece: None, moving: 0..0 });
+        (0..last).for_each(|shard| self.take_geometry(shard, &before));
+        self.take_geometry(last, &after);
+        true
+    }
+
+    /// All shards have taken what was handed out.
+    fn geometry_taken(&mut self, now: Time) {
+        let Some(supervisor) = &mut self.supervisor else { return };
+        if supervisor.has_geometry_to_tell() {
+            supervisor.reshape_told(now);
+            self.spans = SpanMap::new(supervisor.span().0);
+            self.reshaping = None;
+        }
+    }
+
+    fn take_geometry(&mut self, shard: usize, geometry: &ShardGeometry) {
+        let geometry = Box::new(geometry.clone());
+        self.actions.push_back(Action::TakeGeometry { shard, geometry });
+    }
+
+    /// A shard has paused, or taken the geometry that it was told to take.
     ///
     /// # Panics
     /// If it was not told to, or has said so before.
@@ -246,9 +373,23 @@ impl Coordinator {
         }
         // What shards have just told of is heard by all before spans change hands.
         self.pump(now);
+        if !self.are_taking && self.hand_out_geometry(now) {
+            (self.are_taking, self.pausing) = (true, Some(self.shards));
+            return;
+        }
         self.pausing = None;
-        self.spans = self.wanted_spans.clone();
+        if mem::take(&mut self.are_taking) {
+            self.geometry_taken(now);
+        }
+        self.spans = self.wanted_spans();
         self.actions.push_back(Action::Redeal(self.spans.clone()));
+        if let Some(reshaping) = &mut self.reshaping
+            && let Some(piece) = reshaping.piece.take().filter(|_| self.stop == Stop::No)
+        {
+            let shard = reshaping.shard;
+            reshaping.moving = piece.start.0..piece.start.0 + piece.len.0;
+            self.actions.push_back(Action::Sync { shard, piece });
+        }
     }
 
     /// Begins to stop. Nothing if it has begun.

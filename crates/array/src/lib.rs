@@ -8,6 +8,7 @@ extern crate alloc;
 
 mod coordinator;
 mod flush_barrier;
+mod mover;
 mod router;
 mod span_map;
 pub mod start;

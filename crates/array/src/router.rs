@@ -11,11 +11,15 @@
 //!   had mended is done: it would say that it waits, and others might own the place then;
 //! - a read of what others own begins only after the shard has heard all that it had been told when the read came.
 
-use crate::SpanMap;
-use alloc::{collections::VecDeque, vec, vec::Vec};
+use crate::{
+    SpanMap,
+    mover::{Mover, UNITS, Unit, unit},
+};
+use alloc::{collections::VecDeque, vec::Vec};
 use core::{mem, ops::Range};
 use lapstrake_engine::{
-    Buf, Ended, Notice, Request, RequestError, RequestId, RequestKind, Shard, World,
+    Buf, Ended, Notice, PieceId, Request, RequestError, RequestId, RequestKind, Shard, SyncAction, SyncPiece,
+    SyncReport, World,
 };
 use lapstrake_geometry::{Sector, Sectors};
 use slab::Slab;
@@ -45,6 +49,14 @@ pub trait RouterWorld: World {
     fn request_begins(&mut self, request: Request) -> Request {
         request
     }
+    /// As [`Self::request_begins`], of data that is written where the array's new geometry has it.
+    fn move_begins(&mut self, request: Request) -> Request {
+        request
+    }
+    /// Memory of so many sectors for what is moved, until something is moved again. None: there is not so much.
+    fn memory_to_move(&mut self, sectors: u64) -> Option<Self::Address>;
+    /// Fills so many sectors of memory with zeros.
+    fn clear(&mut self, address: Self::Address, sectors: u64);
     /// The shard is done with a request.
     fn request_ended(&mut self, ended: Ended) -> Ended {
         ended
@@ -66,9 +78,10 @@ pub struct RoutedRequest<A> {
 
 /// Who waits for a request's end.
 #[derive(Debug)]
-enum Origin<C> {
+enum Origin<C, A> {
     Caller(C),
     Peer { shard: usize, key: usize },
+    Move(Unit<A>),
 }
 
 /// What is to be sent.
@@ -110,7 +123,7 @@ pub struct ShardGone {
 
 #[derive(Debug)]
 struct Pending<C, A> {
-    origin: Origin<C>,
+    origin: Origin<C, A>,
     /// A read of sectors that are not all this shard's: what to ask of their owners if the engine declines it.
     foreign: Option<RoutedRequest<A>>,
     parts: u32,
@@ -128,7 +141,7 @@ pub struct Router<C, A> {
     shards: usize,
     spans: SpanMap,
     paused: bool,
-    /// What came while paused.
+    /// What came while paused, and writes to what is being moved.
     backlog: VecDeque<Waiting<C, A>>,
     /// Reads, which may be of what others own.
     unheard: VecDeque<Waiting<C, A>>,
@@ -136,6 +149,7 @@ pub struct Router<C, A> {
     /// Ends that peers have not been told yet: whose, its key, how it went.
     late: Vec<(usize, usize, Result<(), RequestError>)>,
     outgoing: VecDeque<Outgoing<C, A>>,
+    mover: Mover<A>,
 }
 
 impl<C, A: Copy> Router<C, A> {
@@ -153,6 +167,7 @@ impl<C, A: Copy> Router<C, A> {
             pending: Slab::new(),
             late: Vec::new(),
             outgoing: VecDeque::new(),
+            mover: Mover::new(),
         }
     }
 
@@ -162,10 +177,14 @@ impl<C, A: Copy> Router<C, A> {
         shard: &mut Shard,
         world: &mut W,
     ) {
-        shard.carry_out(world, |shard, world, ended| match world.request_ended(ended) {
-            Ended::Replied(reply) => self.part_done(world, reply.id.0 as usize, reply.result),
-            Ended::Declined(id) => self.declined(shard, world, id),
-        });
+        loop {
+            shard.carry_out(world, |shard, world, ended| match world.request_ended(ended) {
+                Ended::Replied(reply) => self.part_done(world, reply.id.0 as usize, reply.result),
+                Ended::Declined(id) => self.declined(shard, world, id),
+            });
+            let Some((unit, result)) = self.mover.poll_ended() else { break };
+            self.unit_ended(shard, world, unit, result);
+        }
         self.answer_peers(shard);
         while let Some(outgoing) = self.outgoing.pop_front() {
             if let Err(ShardGone { key }) = world.send(outgoing) {
@@ -219,8 +238,13 @@ impl<C, A: Copy> Router<C, A> {
         request: RoutedRequest<A>,
         is_own: bool,
     ) {
-        if self.paused {
+        let sectors = request.sector..request.sector.saturating_add(request.len);
+        let is_held = request.kind.is_write() && self.spans.is_moving(&sectors);
+        if self.paused || is_held {
             return self.backlog.push_back((caller, request, is_own));
+        }
+        if self.spans.front().is_some() {
+            shard.tell_of_requests(world.now());
         }
         let parts = self.parts(shard, &request);
         let is_all_own = parts.iter().all(|part| part.0 == self.index);
@@ -262,7 +286,7 @@ impl<C, A: Copy> Router<C, A> {
             // An owner that has said that it waits must not begin to mend: others may own the place when that ends.
             let pending = self.pending.remove(key);
             let Origin::Caller(caller) = pending.origin else {
-                unreachable!("peers ask for what is owned here")
+                unreachable!("only callers' reads are of what others own")
             };
             let is_own = pending.lent.is_none();
             if let Some(buf) = pending.lent {
@@ -276,14 +300,13 @@ impl<C, A: Copy> Router<C, A> {
     }
 
     /// Who does which part. A flush is not cut: it makes durable what was answered, on all members, whoever wrote it;
-    /// but for what others have left behind.
+    /// but for what others have left behind, and where shards have different members.
     fn parts(&self, shard: &Shard, request: &RoutedRequest<A>) -> Vec<(usize, u64, u64)> {
         let (start, end) = (request.sector, request.sector.saturating_add(request.len));
         if request.kind == RequestKind::Flush {
-            if !shard.may_write_behind() {
-                return vec![(self.index, start, request.len)];
-            }
-            return (0..self.shards).map(|shard| (shard, start, request.len)).collect();
+            let is_of_all = shard.may_write_behind() || !self.spans.has_one_geometry();
+            let shards = if is_of_all { 0..self.shards } else { self.index..self.index + 1 };
+            return shards.map(|shard| (shard, start, request.len)).collect();
         }
         let mut parts = self.spans.parts(start..end);
         if parts.is_empty() {
@@ -317,7 +340,7 @@ impl<C, A: Copy> Router<C, A> {
     fn admit<W: RouterWorld<Caller = C, Address = A>>(
         &mut self,
         world: &mut W,
-        origin: Origin<C>,
+        origin: Origin<C, A>,
         request: RoutedRequest<A>,
         is_own: bool,
         parts: usize,
@@ -382,7 +405,82 @@ impl<C, A: Copy> Router<C, A> {
                 self.outgoing.push_back(Outgoing::Answer { caller, result });
             }
             Origin::Peer { shard, key } => self.late.push((shard, key, result)),
+            Origin::Move(unit) => self.mover.ended(unit, result),
         }
+    }
+
+    /// A piece of a sync action, which this shard is to do.
+    pub fn sync<W: RouterWorld<Caller = C, Address = A>>(
+        &mut self,
+        shard: &mut Shard,
+        world: &mut W,
+        piece: SyncPiece,
+    ) {
+        if piece.action != SyncAction::Reshape {
+            return shard.handle_sync(world.now(), piece);
+        }
+        let unit = unit(shard.geometry());
+        let Some(memory) = world.memory_to_move(unit * u64::from(UNITS)) else {
+            return world.notify(moved(piece.id, false));
+        };
+        self.mover.begin(&piece, unit);
+        for index in 0..UNITS {
+            self.begin_unit(shard, world, W::advance(memory, index * unit as u32));
+        }
+    }
+
+    /// Begins to move the next unit, if there is one.
+    fn begin_unit<W: RouterWorld<Caller = C, Address = A>>(
+        &mut self,
+        shard: &mut Shard,
+        world: &mut W,
+        memory: A,
+    ) {
+        let Some((sectors, held)) = self.mover.next() else { return };
+        let (start, len) = (sectors.start, sectors.end - sectors.start);
+        world.clear(W::advance(memory, held as u32), len - held);
+        let unit = Unit { sectors, memory, is_read: true };
+        if held == 0 {
+            return self.write_unit(shard, world, unit);
+        }
+        let kind = RequestKind::Read(Buf::ZERO);
+        let request = RoutedRequest { kind, memory: Some(memory), sector: start, len: held };
+        let parts = self.spans.parts(start..start + held);
+        let origin = Origin::Move(Unit { is_read: false, ..unit });
+        let (key, request) = self.admit(world, origin, request, false, parts.len());
+        self.hand_out(shard, world, key, &request, &parts);
+    }
+
+    fn write_unit<W: RouterWorld<Caller = C, Address = A>>(
+        &mut self,
+        shard: &mut Shard,
+        world: &mut W,
+        unit: Unit<A>,
+    ) {
+        let (start, memory) = (unit.sectors.start, unit.memory);
+        let len = unit.sectors.end - start;
+        let kind = RequestKind::Write { buf: Buf::ZERO, fua: false, followed: false };
+        let request = RoutedRequest { kind, memory: Some(memory), sector: start, len };
+        let (key, request) = self.admit(world, Origin::Move(unit), request, false, 1);
+        let request = engine_request(key, request.kind, start, len);
+        shard.handle_request(world.now(), world.move_begins(request));
+    }
+
+    fn unit_ended<W: RouterWorld<Caller = C, Address = A>>(
+        &mut self,
+        shard: &mut Shard,
+        world: &mut W,
+        unit: Unit<A>,
+        result: Result<(), RequestError>,
+    ) {
+        if !unit.is_read && result.is_ok() {
+            return self.write_unit(shard, world, Unit { is_read: true, ..unit });
+        }
+        let memory = unit.memory;
+        if let Some((id, ok)) = self.mover.moved(result.is_ok()) {
+            return world.notify(moved(id, ok));
+        }
+        self.begin_unit(shard, world, memory);
     }
 
     /// Tells peers what has ended, if they may hear it. Due when the shard wants nothing more.
@@ -428,6 +526,12 @@ impl<C, A: Copy> Router<C, A> {
     pub fn is_idle(&self) -> bool {
         self.pending.is_empty() && self.backlog.is_empty() && self.unheard.is_empty()
     }
+}
+
+/// The end of a piece that was to be moved.
+fn moved(id: PieceId, ok: bool) -> Notice {
+    let (requests, mismatch_sectors, mismatches) = (0, 0, Vec::new());
+    Notice::Synced(SyncReport { id, ok, mismatch_sectors, mismatches, requests })
 }
 
 fn engine_request(key: usize, kind: RequestKind, sector: u64, len: u64) -> Request {

@@ -17,7 +17,7 @@ pub struct SpanMap {
 }
 
 /// Where an array's old geometry and its new one meet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Front {
     /// The array's sector.
     pub position: u64,
@@ -25,6 +25,8 @@ pub struct Front {
     pub is_backwards: bool,
     /// The shard of the new geometry.
     pub shard: usize,
+    /// What is being moved, of the old geometry: nothing is written there. Empty if nothing is.
+    pub moving: Range<u64>,
 }
 
 impl Front {
@@ -48,7 +50,26 @@ impl SpanMap {
     #[must_use]
     pub fn among(&self, shards: Vec<usize>) -> Self {
         assert!(!shards.is_empty(), "nobody would own anything");
-        Self { span: self.span, shards, front: self.front }
+        Self { span: self.span, shards, front: self.front.clone() }
+    }
+
+    /// Whether some of these sectors are being moved, so that nothing is written there.
+    #[must_use]
+    pub fn is_moving(&self, sectors: &Range<u64>) -> bool {
+        let moving = self.front.as_ref().map(|front| &front.moving);
+        moving.is_some_and(|moving| moving.start < sectors.end && sectors.start < moving.end)
+    }
+
+    /// Those that take part.
+    #[must_use]
+    pub fn shards(&self) -> &[usize] {
+        &self.shards
+    }
+
+    /// Where two geometries meet, if there are two.
+    #[must_use]
+    pub fn front(&self) -> Option<&Front> {
+        self.front.as_ref()
     }
 
     /// The same with a shard of another geometry on one side of a front.
@@ -72,7 +93,7 @@ impl SpanMap {
     /// Who owns a sector.
     #[must_use]
     pub fn owner(&self, sector: u64) -> usize {
-        if let Some(front) = self.front.filter(|front| front.is_beyond(sector)) {
+        if let Some(front) = self.front.as_ref().filter(|front| front.is_beyond(sector)) {
             return front.shard;
         }
         self.shards[(sector / self.span) as usize % self.shards.len()]
@@ -88,7 +109,8 @@ impl SpanMap {
         let mut at = sectors.start;
         while at < sectors.end {
             let next = (at / self.span + 1).saturating_mul(self.span).min(sectors.end);
-            let front = self.front.map(|front| front.position).filter(|position| *position > at);
+            let front = self.front.as_ref().map(|front| front.position);
+            let front = front.filter(|position| *position > at);
             let next = front.map_or(next, |position| next.min(position));
             parts.push((self.owner(at), at, next - at));
             at = next;
@@ -131,8 +153,8 @@ mod tests {
 
     #[test]
     fn a_front_cuts_what_lies_across_it() {
-        let front = Front { position: 21, is_backwards: false, shard: 7 };
-        let forwards = SpanMap::new(8).with_front(front);
+        let front = Front { position: 21, is_backwards: false, shard: 7, moving: 30..33 };
+        let forwards = SpanMap::new(8).with_front(front.clone());
         assert_eq!(forwards.parts(20..26), [(7, 20, 1), (0, 21, 3), (0, 24, 2)]);
         let backwards = SpanMap::new(8).with_front(Front { is_backwards: true, ..front });
         assert_eq!(backwards.parts(20..26), [(0, 20, 1), (7, 21, 3), (7, 24, 2)]);
@@ -142,6 +164,8 @@ mod tests {
             let each = each.flat_map(|(owner, _, len)| (0..len).map(move |_| owner));
             assert_eq!(owners.collect::<Vec<_>>(), each.collect::<Vec<_>>());
             assert!(!spans.has_one_owner() && spans.owned(0, 0).is_none());
+            let moving = [28..30, 29..31, 31..32, 32..40, 33..40];
+            assert_eq!(moving.map(|it| spans.is_moving(&it)), [false, true, true, true, false]);
         }
     }
 

@@ -10,12 +10,14 @@ mod bitmap;
 mod give_up;
 mod journal;
 mod logs;
+mod reshape;
 
 pub use bad_blocks::{BadBlockLogFault, bad_block_log};
 pub use bitmap::{BITMAP_BYTES_MAX, BitmapFault};
 pub use give_up::JournalGivenUp;
 pub use journal::JournalFault;
 pub use logs::empty_log;
+pub use reshape::{Halves, NoReshape};
 
 use alloc::vec::Vec;
 use bitmap::BitmapSources;
@@ -423,6 +425,7 @@ impl<D: Clone> StartPlan<D> {
             resync_from: self.assembly.resync_from,
             was_replayed: done.settles,
             bitmap: self.bitmap.clone(),
+            reshape: None,
             sync: terms.sync,
             epoch_s: terms.epoch_s,
         }

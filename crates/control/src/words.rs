@@ -62,6 +62,8 @@ words! {
         Checking = "checking",
         /// A repair is.
         Repairing = "repairing",
+        /// Data is moved to where another geometry has it.
+        Reshaping = "reshaping",
         /// A resync is due.
         ResyncPending = "resyncing (PENDING)",
         /// No sync action goes on or begins.
@@ -100,6 +102,8 @@ words! {
         Check = "check",
         /// What does not match is made to.
         Repair = "repair",
+        /// Data is moved to where another geometry has it.
+        Reshape = "reshape",
     } or Other
 }
 

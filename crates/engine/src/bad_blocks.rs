@@ -49,6 +49,11 @@ impl BadBlockLog {
         Self { blocks, is_dirty, times_bad: 0 }
     }
 
+    /// Whether the member has one.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.blocks.is_some()
+    }
+
     pub(crate) fn has_bad_blocks(&self) -> bool {
         self.blocks.as_ref().is_some_and(|bad| !bad.is_empty())
     }

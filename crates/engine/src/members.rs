@@ -52,6 +52,17 @@ impl MemberConfig {
     }
 }
 
+/// Where a member is in another geometry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemberPlace {
+    /// Where its data begins.
+    pub data_offset: Sector,
+    /// The slot that it fills.
+    pub slot: Option<Slot>,
+    /// It has a bad-block log, which is empty.
+    pub has_log: bool,
+}
+
 /// The bound of a member that is in sync as a whole.
 pub const FULLY_TRUSTED: Sector = Sector(u64::MAX);
 
@@ -132,6 +143,23 @@ impl Members {
         self.slots.resize(len, None);
         self.replacements.resize(len, None);
         assert!(self.slots[self.count..].iter().all(Option::is_none), "a slot in use is kept");
+    }
+
+    /// Members are of another geometry from now on. None of them knows of anything bad.
+    pub fn place_anew(&mut self, raid_disks: u16, places: &[MemberPlace]) {
+        self.slots = vec![None; raid_disks.into()];
+        self.replacements = vec![None; raid_disks.into()];
+        self.count = raid_disks.into();
+        for (id, place) in (0..).map(MemberId).zip(places) {
+            let member = &mut self.all[usize::from(id.0)];
+            (member.config.data_offset, member.config.slot) = (place.data_offset, place.slot);
+            member.config.trusted_to = FULLY_TRUSTED;
+            member.config.bad_blocks = place.has_log.then(Vec::new);
+            member.bad.clear();
+            if let Some(slot) = place.slot.filter(|_| !member.failed) {
+                self.take_place(id, slot);
+            }
+        }
     }
 
     fn take_place(&mut self, member: MemberId, slot: Slot) {

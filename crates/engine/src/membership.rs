@@ -15,18 +15,21 @@ use crate::{
     bad_blocks::BadBlockLog,
     members::{FULLY_TRUSTED, MemberConfig},
     messages::Order,
+    reshape::{Frontier, NewGeometry, new_slots, shifts},
     supervisor::{Added, DiskState, MemberRecord, Supervisor},
     types::{MemberId, Time},
 };
 use alloc::vec::Vec;
 use core::mem;
 use lapstrake_geometry::{Geometry, Sector, Sectors, Slot};
-use lapstrake_metadata::{Device, Role, Superblock, badblocks::BadBlocks};
+use lapstrake_metadata::{Device, ReshapeRecord, Role, Superblock, badblocks::BadBlocks};
 
 /// One member, see [`Membership`].
 #[derive(Debug)]
 pub(crate) struct Member {
     superblock: Superblock,
+    /// During a reshape: where its data began, and the room from there on.
+    data_before: Option<(Sector, Sectors)>,
     slot: Option<Slot>,
     state: DiskState,
     /// Below this sector its data is right, from its data offset. Nothing is read from it beyond.
@@ -52,6 +55,8 @@ pub(crate) struct ArrayState {
     pub(crate) bare: bool,
     /// They say that there is no bitmap, though there still is one.
     pub(crate) denies_bitmap: bool,
+    /// A reshape that is under way.
+    pub(crate) reshape: Option<Frontier>,
 }
 
 /// All members, by number. See the module's head.
@@ -59,6 +64,8 @@ pub(crate) struct ArrayState {
 pub(crate) struct Membership {
     members: Vec<Member>,
     raid_disks: u16,
+    /// A superblock of the array that a reshape changes.
+    before: Option<Superblock>,
 }
 
 impl Member {
@@ -145,8 +152,14 @@ impl Member {
         }
     }
 
-    fn image(&self, denies_bitmap: bool) -> Vec<u8> {
-        if !denies_bitmap {
+    fn image(&self, before: Option<&Superblock>, array: &ArrayState) -> Vec<u8> {
+        if let Some((before, frontier)) = before.zip(array.reshape) {
+            let Frontier { position, is_backwards } = frontier;
+            let data_before = self.data_before;
+            let record = ReshapeRecord { before, data_before, position, is_backwards };
+            return self.superblock.in_reshape(&record).encode();
+        }
+        if !array.denies_bitmap {
             return self.superblock.encode();
         }
         let mut without = self.superblock.clone();
@@ -158,7 +171,7 @@ impl Member {
 impl Membership {
     /// Members at the array's start. Of two for one slot the second is the replacement of the first.
     pub(crate) fn new(records: Vec<MemberRecord>, raid_disks: u16) -> Self {
-        let mut this = Self { members: Vec::new(), raid_disks };
+        let mut this = Self { members: Vec::new(), raid_disks, before: None };
         for record in records {
             let is_held = this.members.iter().any(|m| m.slot.is_some() && m.slot == record.slot);
             this.members.push(Member {
@@ -174,6 +187,7 @@ impl Membership {
                 is_to_go: false,
                 log: BadBlockLog::new(record.bad_blocks, false),
                 superblock: record.superblock,
+                data_before: None,
                 slot: record.slot,
             });
         }
@@ -318,6 +332,7 @@ impl Membership {
     fn add(&mut self, superblock: Superblock, blocks: Option<BadBlocks>, slot: Option<Slot>) {
         self.members.push(Member {
             superblock,
+            data_before: None,
             slot,
             state: if slot.is_some() { DiskState::Recovering } else { DiskState::Spare },
             recovered_to: Sector(0),
@@ -434,6 +449,34 @@ impl Membership {
         }
     }
 
+    /// Has all superblocks be of another geometry, gives spares the slots that come to it, and keeps what it was.
+    pub(crate) fn begin_reshape(&mut self, to: &NewGeometry) {
+        let new = to.geometry.raid_disks();
+        for slot in new_slots(mem::replace(&mut self.raid_disks, new), new) {
+            let spare = self.spare().expect("there are spares enough");
+            let spare = self.get_mut(spare);
+            (spare.slot, spare.state) = (Some(slot), DiskState::InSync);
+            spare.recovered_to = FULLY_TRUSTED;
+        }
+        self.before = self.members.first().map(|member| member.superblock.clone());
+        for member in &mut self.members {
+            let superblock = &mut member.superblock;
+            member.data_before = Some((superblock.data_offset(), superblock.data_size()));
+            superblock.take_geometry(&to.superblock, to.shift);
+        }
+        self.check();
+    }
+
+    /// Takes in members' superblocks of the array that a reshape changes. By how much their data moves, least and most.
+    pub(crate) fn take_up_reshape(&mut self, before: Vec<Superblock>) -> (i64, i64) {
+        for (member, before) in self.members.iter_mut().zip(&before) {
+            member.data_before = Some((before.data_offset(), before.data_size()));
+        }
+        let shifts = shifts(&before, self.members.iter().map(|member| &member.superblock));
+        self.before = before.into_iter().next();
+        shifts
+    }
+
     /// Who is in a slot from this one on.
     pub(crate) fn in_slots_from(&self, first: u16) -> Option<MemberId> {
         let is_beyond = |slot: Slot| slot.0 >= first;
@@ -459,7 +502,8 @@ impl Membership {
             }
             member.write_state(array, &devices, index - gone);
             let sector = member.superblock.super_sector();
-            written.push((MemberId(index as u16), sector, member.image(array.denies_bitmap)));
+            let image = member.image(self.before.as_ref(), array);
+            written.push((MemberId(index as u16), sector, image));
         }
         written
     }
@@ -475,6 +519,7 @@ impl Supervisor {
         bad_blocks: Option<BadBlocks>,
         rotational: bool,
     ) -> (MemberId, Added) {
+        assert!(self.reshape.is_none(), "an array that is being reshaped takes in nobody");
         let id = self.members.next_id();
         let slot = match superblock.role() {
             Role::Active(slot) if self.can_catch_up(&superblock) => Some(slot),

@@ -162,6 +162,12 @@ impl Supervisor {
         self.act(now);
     }
 
+    /// As [`SyncConfig::span`], of the geometry that the array has now.
+    #[must_use]
+    pub fn span(&self) -> Sectors {
+        Sectors(self.scheduler.span())
+    }
+
     /// The bounds of speed.
     #[must_use]
     pub fn sync_speed(&self) -> SyncSpeed {
@@ -233,6 +239,7 @@ impl Supervisor {
             }
             SyncAction::Resync if run.guide() == Some(Guide::Needed) => self.raise_synced(),
             SyncAction::Resync => self.raise_resynced(done),
+            SyncAction::Reshape => self.raise_moved(done.0),
             _ => {}
         }
     }
@@ -257,27 +264,33 @@ impl Supervisor {
         if self.broken || self.stopping {
             return self.scheduler.interrupt();
         }
-        if !self.scheduler.is_running() && !self.scheduler.is_frozen() && !self.is_changing_shape()
-        {
-            self.fill_slots();
-            self.replace_members();
+        let is_held = self.scheduler.is_frozen() || self.shape_change.is_some();
+        if !self.scheduler.is_running() && !is_held {
+            if self.reshape.is_none() {
+                self.fill_slots();
+                self.replace_members();
+            }
             // What is on record comes first.
             if !self.updates.is_requested() && self.updates.is_idle() {
                 self.begin_run();
             }
         }
         for _ in 0..WINDOWS_AT_ONCE {
-            if !self.scheduler.may_begin(self.now) {
+            if !self.may_begin_window() {
                 break;
             }
             self.begin_window();
         }
-        if self.scheduler.may_begin(self.now) {
+        if self.may_begin_window() {
             self.scheduler.go_on_soon(self.now);
         }
         if self.scheduler.is_over() {
             self.end_run();
         }
+    }
+
+    fn may_begin_window(&self) -> bool {
+        self.scheduler.may_begin(self.now) && self.is_frontier_recorded()
     }
 
     fn fill_slots(&mut self) {
@@ -352,6 +365,11 @@ impl Supervisor {
     fn next_run(&self) -> Option<NextRun> {
         let targets = self.recovering();
         let needed = !self.scheduler.is_halted();
+        if let Some(reshape) = &self.reshape {
+            let run = reshape.run(&self.geometry).filter(|_| needed)?;
+            let (from, end) = (run.start, run.end);
+            return Some(NextRun { action: SyncAction::Reshape, from, end });
+        }
         let of_member = self.geometry.component().0;
         let of_array = sync_end(&self.geometry);
         let (action, from, end) = if needed && !targets.is_empty() {
@@ -389,6 +407,15 @@ impl Supervisor {
         if start == end {
             return;
         }
+        if let Some(reshape) = &self.reshape {
+            let stop = reshape.stop(&self.geometry, start);
+            assert!(start < stop, "data that was not moved yet would be overwritten");
+            let sectors = reshape.sectors(&self.geometry, start..stop);
+            let piece = (sectors.start, sectors.end - sectors.start);
+            let held = reshape.held(sectors);
+            self.scheduler.begin_window(self.now, stop, &[piece], Some(held));
+            return;
+        }
         let chunk = match &self.geometry {
             Geometry::Parity(parity) => parity.chunk().0,
             Geometry::Raid10(raid10) => raid10.chunk().0,
@@ -402,7 +429,7 @@ impl Supervisor {
         {
             bitmap.begin_sync(start, stop);
         }
-        if !self.scheduler.begin_window(self.now, stop, &pieces) {
+        if !self.scheduler.begin_window(self.now, stop, &pieces, None) {
             self.raise_done();
         }
     }
@@ -481,6 +508,7 @@ impl Supervisor {
                 self.scheduler.resync_done();
                 self.orders.push_back(Order::InSync(FULLY_TRUSTED));
             }
+            (SyncAction::Reshape, SyncEnd::Done) => return self.all_moved(),
             (SyncAction::Check | SyncAction::Repair, _) => return,
             _ => {}
         }

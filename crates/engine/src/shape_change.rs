@@ -62,7 +62,11 @@ pub(crate) struct UsableSize {
 
 impl UsableSize {
     pub(crate) fn new(geometry: &Geometry) -> Self {
-        Self { on_record: geometry.array_sectors(), most: None, unheard: 0 }
+        Self::of(geometry.array_sectors())
+    }
+
+    pub(crate) fn of(on_record: Sectors) -> Self {
+        Self { on_record, most: None, unheard: 0 }
     }
 
     fn now(&self) -> Sectors {
@@ -132,7 +136,7 @@ impl Supervisor {
     /// Whether the array is becoming another.
     #[must_use]
     pub fn is_changing_shape(&self) -> bool {
-        self.shape_change.is_some()
+        self.shape_change.is_some() || self.reshape.is_some()
     }
 
     /// Goes on with a change. Between updates, so that what an update says is of one stage.

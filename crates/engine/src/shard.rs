@@ -220,11 +220,16 @@ impl Shard {
     /// range, so a read that follows from the answer finds it here.
     pub fn handle_foreign_read(&mut self, now: Time, request: Request) {
         debug_assert!(self.journal.is_none() && !self.behind.has_memory(), "who writes reads");
+        self.tell_of_requests(now);
+        self.accept(now, request, true);
+    }
+
+    /// Requests come that no report of a sync action counts.
+    pub fn tell_of_requests(&mut self, now: Time) {
         if self.reads_told.is_none_or(|told| told.after(BUSY_NS / 4) <= now) {
             self.reads_told = Some(now);
             self.notices.push_back(Notice::Reads);
         }
-        self.accept(now, request, true);
     }
 
     fn accept(&mut self, now: Time, request: Request, is_foreign: bool) {
@@ -360,6 +365,12 @@ impl Shard {
         self.stripes.next_hold()
     }
 
+    /// The array's address map, as this shard goes by it.
+    #[must_use]
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
     /// Whether writes gain by waiting for their neighbours.
     #[must_use]
     pub fn joins_writes(&self) -> bool {
@@ -403,6 +414,17 @@ impl Shard {
         let no_request = self.reqs.is_empty() && !self.gate.holds_replies();
         let is_logged = self.logs.as_ref().is_none_or(Logs::is_idle);
         no_request && is_logged && self.effects.is_empty() && self.syncs.is_idle()
+    }
+
+    /// Nothing is under way: no request, no I/O, nothing that mends.
+    pub(crate) fn is_idle(&self) -> bool {
+        let is_mending = self.repairs.is_running() || !self.syncs.is_idle();
+        self.reqs.is_empty() && self.ios.is_empty() && self.ops.is_empty() && !is_mending
+    }
+
+    pub(crate) fn replace_geometry(&mut self, geometry: Geometry) {
+        self.usable = geometry.array_sectors();
+        self.geometry = geometry;
     }
 
     /// Whether writes are ever left behind, so that a flush concerns every shard.

@@ -15,6 +15,7 @@
 //! | `WriteIntentBitmap` | `write_intent_bitmap.rs` | bits, who holds them, pages on their way |
 //! | `BitmapChange` | `bitmap_change.rs` | the stage of a bitmap's end or beginning |
 //! | `ShapeChange` | `shape_change.rs` | the stage of another size, or number of copies |
+//! | `Reshape` | `reshape.rs` | the stage of another geometry, and how far data was moved |
 //!
 //! Invariants:
 //! - the superblocks say "active" before any shard is told so, and say "clean" only after every
@@ -28,6 +29,7 @@ use crate::{
     messages::{Notice, Order},
     meta_writes::{Meta, MetaWrites},
     recovery::{SyncConfig, SyncEnd, SyncScheduler, sync_end},
+    reshape::{Reshape, ReshapeInProgress},
     safe_mode::SafeMode,
     shape_change::{ShapeChange, UsableSize},
     sync::SyncAction,
@@ -71,6 +73,8 @@ pub struct SupervisorConfig {
     pub was_replayed: bool,
     /// The write-intent bitmap, if the array has one.
     pub bitmap: Option<BitmapConfig>,
+    /// The reshape that is under way, if one is; all else here is of the array that it makes.
+    pub reshape: Option<ReshapeInProgress>,
     /// How recovery, resync and checks are to go.
     pub sync: SyncConfig,
     /// Seconds since 1970 at [`Time`] 0, for update times.
@@ -125,8 +129,10 @@ pub enum Event {
     BitmapLost,
     /// So many sectors of the array can be used from now on: every shard takes requests for them.
     Resized(Sectors),
-    /// The array is as [`Supervisor::handle_shape`] was told.
+    /// The array is as [`Supervisor::handle_shape`] or [`Supervisor::handle_reshape`] was told.
     ShapeChanged,
+    /// What [`Supervisor::handle_reshape`] was told did not begin: members failed, or have bad blocks on record.
+    ReshapeGivenUp,
     /// The write-intent bitmap is as [`Supervisor::handle_bitmap`] was told, or gone with its file.
     BitmapChanged,
 }
@@ -193,6 +199,7 @@ pub struct Supervisor {
     pub(crate) bitmap: Option<WriteIntentBitmap>,
     pub(crate) bitmap_change: Option<BitmapChange>,
     pub(crate) shape_change: Option<ShapeChange>,
+    pub(crate) reshape: Option<Reshape>,
     pub(crate) usable: UsableSize,
     /// Pages of it that were sent, counted for each member.
     pub(crate) bitmap_writes: u64,
@@ -230,6 +237,7 @@ impl Supervisor {
             scheduler: SyncScheduler::new(&config.sync, config.resync_from),
             bitmap_change: None,
             shape_change: None,
+            reshape: None,
             bitmap_writes: 0,
             orders: VecDeque::new(),
             writes: MetaWrites::default(),
@@ -242,6 +250,7 @@ impl Supervisor {
         }
         this.agree_on_bitmap();
         this.members.agree_on_shape();
+        config.reshape.into_iter().for_each(|begun| this.take_up_reshape(begun));
         this
     }
 
@@ -541,13 +550,18 @@ impl Supervisor {
             self.fail_journal(id);
             return true;
         }
-        let survives = self.members.survives_without(id, &self.geometry);
-        if survives && self.geometry.level().has_redundancy() {
+        if self.survives_without(id) && self.geometry.level().has_redundancy() {
             self.fail(id);
             self.events.push_back(Event::MemberFailed(id, was));
             return true;
         }
         false
+    }
+
+    /// Whether all data can be had without a member, in either geometry if there are two.
+    fn survives_without(&self, id: MemberId) -> bool {
+        let mut geometries = self.geometry_before().into_iter().chain([&self.geometry]);
+        geometries.all(|geometry| self.members.survives_without(id, geometry))
     }
 
     pub(crate) fn give_up(&mut self, loss: Loss) {

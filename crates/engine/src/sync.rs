@@ -59,6 +59,8 @@ pub enum SyncAction {
     Check,
     /// Differences are counted and mended.
     Repair,
+    /// Data is moved from the array's old geometry to its new one. Routers do this.
+    Reshape,
     /// What a member could not read is written anew, and read again. Shards do this by themselves.
     Rewrite,
 }

@@ -19,6 +19,7 @@ use crate::{
     membership::{ArrayState, Member},
     messages::Order,
     meta_writes::Meta,
+    reshape::Reshape,
     supervisor::{Loss, Supervisor, Target},
     types::MemberId,
     write_intent_bitmap::WriteIntentBitmap,
@@ -360,6 +361,7 @@ impl Supervisor {
             tail: content.tail,
             bare: content.bare,
             denies_bitmap: self.is_bitmap_ending(),
+            reshape: self.reshape.as_mut().and_then(Reshape::send),
         });
         let sent = superblocks.len() as u32;
         for (member, sector, data) in superblocks {
@@ -380,6 +382,7 @@ impl Supervisor {
         self.orders.extend(recorded.tail.map(Order::TailMoved));
         self.bitmap_recorded();
         self.shape_recorded();
+        self.reshape_recorded();
         if recorded.active {
             self.safe_mode.active_recorded(self.now);
         }

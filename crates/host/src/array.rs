@@ -58,7 +58,7 @@ pub struct Parts {
     pub name: String,
     /// What it is made of.
     pub plan: StartPlan<Arc<Member>>,
-    /// What its geometry is being changed to: then it can only be read.
+    /// What its geometry is being changed to.
     pub after: Option<After<Arc<Member>>>,
     /// The file of an external bitmap.
     pub bitmap_file: Option<Arc<Member>>,
@@ -96,23 +96,31 @@ impl Parts {
         sizes.min().expect("there is one") / block * block
     }
 
-    /// How many shards it has, and the plan of each: of two geometries each has one.
+    /// How many shards it has, and the plan of each: of two geometries the new one has the last.
     fn plans(&self, options: &Options) -> Vec<&Plan> {
-        match &self.after {
-            Some(after) => vec![&self.plan, &after.plan],
-            None => vec![&self.plan; options.shards.max(1)],
-        }
+        let Some(after) = &self.after else { return vec![&self.plan; options.shards.max(1)] };
+        let mut plans = vec![&self.plan; options.shards.max(2)];
+        plans.pop();
+        plans.push(&after.plan);
+        plans
     }
 
-    fn spans(&self) -> SpanMap {
+    fn spans(&self, shards: usize) -> SpanMap {
         let spans = SpanMap::new(span(&self.plan.geometry).0);
         match &self.after {
             Some(After { position, is_backwards, .. }) => {
                 let (position, is_backwards) = (position.0, *is_backwards);
-                spans.with_front(Front { position, is_backwards, shard: 1 })
+                let (shard, moving) = (shards - 1, 0..0);
+                spans.with_front(Front { position, is_backwards, shard, moving })
             }
             None => spans,
         }
+    }
+
+    /// The plan of the geometry with the most slots.
+    fn widest(&self) -> &Plan {
+        let plans = [&self.plan].into_iter().chain(self.after.iter().map(|after| &after.plan));
+        plans.max_by_key(|plan| plan.geometry.raid_disks()).expect("there is one")
     }
 }
 
@@ -330,9 +338,8 @@ impl Array {
         let read_only = options.read_only || parts.plan.assembly.lacks_journal;
         let shards = parts.plans(options).len();
         let options = &Options { read_only, shards, ..options.clone() };
-        let plans = parts.plans(options).into_iter().enumerate();
-        let resources =
-            plans.map(|(index, plan)| ShardResources::take(index, plan, options, &scope));
+        let resources = (0..shards)
+            .map(|index| ShardResources::take(index, parts.widest(), options, &scope));
         let resources = resources.collect::<Result<Vec<ShardResources>, _>>()?;
         let coordinator_memory =
             CoordinatorRuntime::memory().map_err(refused("memory for superblocks"))?;
@@ -349,7 +356,7 @@ impl Array {
             );
         }
         if let Some(after) = &parts.after {
-            tell_of_reshape(&parts.plan, after);
+            tell_of_reshape(&parts.plan, after, read_only);
         }
         let done = carry_out(&mut parts, read_only)?;
         let counters: Vec<Arc<Counters>> = (0..shards).map(|_| Arc::default()).collect();
@@ -359,7 +366,7 @@ impl Array {
         let began = Instant::now();
         let supervisor = (!options.read_only)
             .then(|| Supervisor::new(supervisor(&parts, options, shards, &done)));
-        let spans = parts.spans();
+        let spans = parts.spans(shards);
         let mut coordinator = Some(CoordinatorRuntime::new(
             supervisor,
             facts.clone(),
@@ -460,7 +467,8 @@ impl Array {
     }
 }
 
-fn tell_of_reshape(before: &Plan, after: &After<Arc<Member>>) {
+fn tell_of_reshape(before: &Plan, after: &After<Arc<Member>>, read_only: bool) {
+    let how = if read_only { "read, nothing is written" } else { "served, and it goes on" };
     let (position, after) = (after.position.bytes(), &after.plan);
     let offset = |plan: &Plan| plan.members[0].superblock().data_offset();
     let count = |plan: &Plan| plan.geometry.raid_disks();
@@ -484,7 +492,7 @@ fn tell_of_reshape(before: &Plan, after: &After<Arc<Member>>) {
     warn!(
         position,
         "a reshape from {before} to {after} is in progress, with byte {position} of the array between what was \
-         rewritten and what was not: both are read, nothing is written{lacking}{doubt}"
+         rewritten and what was not: both are {how}{lacking}{doubt}"
     );
 }
 
@@ -755,13 +763,14 @@ fn supervisor(
         max: options.sync_speed_max_kib.saturating_mul(2),
     };
     let span = span(&parts.plan.geometry);
-    parts.plan.supervisor_config(
-        done,
-        &SupervisorTerms {
-            shards,
-            safe_mode_delay_ns: options.safe_mode_delay_ms.saturating_mul(1_000_000),
-            sync: SyncConfig { speed, frozen: options.frozen, span },
-            epoch_s: now.as_secs(),
-        },
-    )
+    let terms = SupervisorTerms {
+        shards,
+        safe_mode_delay_ns: options.safe_mode_delay_ms.saturating_mul(1_000_000),
+        sync: SyncConfig { speed, frozen: options.frozen, span },
+        epoch_s: now.as_secs(),
+    };
+    match &parts.after {
+        Some(after) => after.supervisor_config(&parts.plan, done, &terms),
+        None => parts.plan.supervisor_config(done, &terms),
+    }
 }

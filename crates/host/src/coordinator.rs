@@ -215,10 +215,7 @@ impl CoordinatorRuntime {
         match action {
             Action::Event(event) => self.happened(runtime, event),
             Action::Order(order) => self.tell(runtime, &order),
-            Action::Sync { shard, piece } if shard == runtime.index => {
-                let now = runtime.now();
-                runtime.engine.handle_sync(now, piece);
-            }
+            Action::Sync { shard, piece } if shard == runtime.index => runtime.sync(piece),
             Action::Sync { shard, piece } => {
                 runtime.peers[shard].send(Message::Sync(piece));
             }
@@ -228,6 +225,12 @@ impl CoordinatorRuntime {
             }
             Action::Write(write) => self.ready.push_back(write),
             Action::Pause => send_all(runtime, || Message::Pause),
+            Action::TakeGeometry { shard, geometry } if shard == runtime.index => {
+                runtime.take_geometry(&geometry);
+            }
+            Action::TakeGeometry { shard, geometry } => {
+                runtime.peers[shard].send(Message::TakeGeometry(geometry));
+            }
             Action::Redeal(spans) => send_all(runtime, || Message::Redeal(spans.clone())),
             Action::ShutDown => send_all(runtime, || Message::ShutDown),
             Action::Stopped { clean } => self.finish(runtime, clean),
@@ -644,6 +647,7 @@ impl CoordinatorRuntime {
             Some(SyncAction::Resync) => detail.state.push(ArrayState::Resyncing),
             Some(SyncAction::Check) => detail.state.push(ArrayState::Checking),
             Some(SyncAction::Repair) => detail.state.push(ArrayState::Repairing),
+            Some(SyncAction::Reshape) => detail.state.push(ArrayState::Reshaping),
             None | Some(SyncAction::Rewrite)
                 if detail.resync_from_bytes.is_some()
                     || self

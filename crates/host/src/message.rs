@@ -5,7 +5,9 @@ use crate::{client::Client, command_error::CommandError, window::CheckWindow};
 use lapstrake_array::{RoutedRequest, SpanMap};
 use lapstrake_control::{BitmapPlace, Detail, HowAdded, MemberDetail, SyncRequest, WantedSize};
 use lapstrake_device::{Member, Waker};
-use lapstrake_engine::{MemberId, NewBitmap, Notice, Order, RequestError, SyncPiece};
+use lapstrake_engine::{
+    MemberId, NewBitmap, Notice, Order, RequestError, ShardGeometry, SyncPiece,
+};
 use lapstrake_metadata::{Superblock, badblocks::BadBlocks};
 use lapstrake_volumes::Map;
 use std::{
@@ -66,6 +68,8 @@ pub(crate) enum Message {
     Pause,
     /// To the coordinator.
     Paused,
+    /// While paused: go by another geometry.
+    TakeGeometry(Box<ShardGeometry>),
     /// Route again, by this map.
     Redeal(SpanMap),
     /// Bid the clients farewell; say [`Message::Quiet`] when they are gone and nothing runs.

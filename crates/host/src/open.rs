@@ -213,7 +213,7 @@ fn open_devices(
     let planned = StartPlan::new(&mut Members, &start, assembly, chosen.clone());
     let (mut plan, lacking) =
         planned.map_err(|error| refused(error, &names, bitmap_file.as_deref(), &report))?;
-    let after = reshaped.map(|reshaped| reshaped.plan(request, &start, &findings, &plan));
+    let after = reshaped.map(|reshaped| reshaped.plan(request, &start, &findings, &mut plan));
     let mut after = after.transpose()?;
     if request.ignore_bad_block_log && read_only {
         last_resort::believe(&mut plan);

@@ -205,10 +205,8 @@ impl Runner {
                 let now = runtime.now();
                 runtime.engine.handle_order(now, &order);
             }
-            (Message::Sync(piece), _) => {
-                let now = runtime.now();
-                runtime.engine.handle_sync(now, piece);
-            }
+            (Message::Sync(piece), _) => runtime.sync(piece),
+            (Message::TakeGeometry(geometry), _) => runtime.take_geometry(&geometry),
             (Message::StripeCache { size, pages }, _) => runtime.resize_cache(size, pages),
             (Message::AddDevice(device), _) => runtime.add_device(device),
             (Message::RemoveDevice(member), _) => runtime.remove_device(member),

@@ -9,10 +9,10 @@ use crate::{
 };
 use lapstrake_array::{Outgoing, RoutedRequest, Router, RouterWorld, ShardGone, SpanMap};
 use lapstrake_control::MemberWork;
-use lapstrake_device::{Member, Op, Queue};
+use lapstrake_device::{Member, Op, Pool, Queue};
 use lapstrake_engine::{
     Buf, BufId, Comparison, Compute, Finding, IoId, IoKind, MemberId, MemberIo, Notice, Order,
-    RequestError, RequestKind, Seal, Shard, Time, World,
+    RequestError, RequestKind, Seal, Shard, ShardGeometry, SyncPiece, Time, World,
 };
 use lapstrake_volumes::{Map, Piece, Place};
 use slab::Slab;
@@ -59,6 +59,7 @@ struct ShardWorld<'a> {
     devices: &'a [usize],
     sent: &'a mut [MemberWork],
     zeroing: &'a mut Vec<(IoId, usize)>,
+    moving: &'a mut Option<Pool>,
     began: Instant,
 }
 
@@ -152,6 +153,19 @@ impl RouterWorld for ShardWorld<'_> {
     fn notify(&mut self, notice: Notice) {
         self.notices.push_back(notice);
     }
+
+    fn memory_to_move(&mut self, sectors: u64) -> Option<Address> {
+        let bytes = sectors as usize * 512;
+        if self.moving.as_ref().is_none_or(|pool| pool.stats().capacity < bytes) {
+            *self.moving = Pool::new(bytes, true).ok();
+        }
+        self.moving.as_ref().map(|pool| Address(pool.base()))
+    }
+
+    fn clear(&mut self, Address(start): Address, sectors: u64) {
+        // SAFETY: within the memory that was given for what is moved, which nobody else uses now.
+        unsafe { start.write_bytes(0, sectors as usize * 512) };
+    }
 }
 
 #[derive(Debug, Default)]
@@ -243,6 +257,8 @@ pub(crate) struct ShardRuntime {
     removed: Vec<(MemberId, Arc<Member>)>,
     flushing: Slab<IoId>,
     zeroing: Vec<(IoId, usize)>,
+    /// Through which data goes from one geometry to another.
+    moving: Option<Pool>,
     failures: Runs<(usize, i32)>,
     /// What is told of clients, by its kind.
     complaints: Runs<(&'static str, &'static str)>,
@@ -293,6 +309,7 @@ impl ShardRuntime {
             removed: Vec::new(),
             flushing: Slab::new(),
             zeroing: Vec::new(),
+            moving: None,
             failures: Runs::new(PLACES_NS),
             complaints: Runs::new(COMPLAINTS_NS),
         };
@@ -526,6 +543,7 @@ impl ShardRuntime {
             devices: &self.devices,
             sent: &mut self.sent,
             zeroing: &mut self.zeroing,
+            moving: &mut self.moving,
             began: self.began,
         };
         (&mut self.router, &mut self.engine, world)
@@ -549,6 +567,19 @@ impl ShardRuntime {
     pub(crate) fn peer_replied(&mut self, key: usize, result: Result<(), RequestError>) {
         let (router, _, mut world) = self.routing();
         router.peer_replied(&mut world, key, result);
+    }
+
+    /// A piece of a sync action, which this shard is to do.
+    pub(crate) fn sync(&mut self, piece: SyncPiece) {
+        let (router, shard, mut world) = self.routing();
+        router.sync(shard, &mut world, piece);
+    }
+
+    /// Goes by another geometry, while paused.
+    pub(crate) fn take_geometry(&mut self, geometry: &ShardGeometry) {
+        self.engine.take_geometry(self.now(), geometry);
+        self.moving = None;
+        self.peers[0].send(Message::Paused);
     }
 
     /// Nothing that was routed from here is still running.

@@ -1,6 +1,6 @@
-//! Superblocks of an array whose geometry is being changed, as ones of the array before and after.
+//! Superblocks of an array whose geometry is being changed, as ones of the array before and after, and made of these.
 
-use lapstrake_geometry::Sector;
+use lapstrake_geometry::{Sector, Sectors};
 
 use crate::{Superblock, v1, v090};
 
@@ -17,7 +17,50 @@ pub struct Reshape {
     pub is_backwards: bool,
 }
 
+/// What superblocks tell of a reshape beside the array that it makes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReshapeRecord<'a> {
+    /// A superblock of any member of the array before.
+    pub before: &'a Superblock,
+    /// Where this member's data begins in the array before, and the room from there on; none if it is not of it.
+    pub data_before: Option<(Sector, Sectors)>,
+    /// The array's sector at which the two geometries meet.
+    pub position: Sector,
+    /// The new geometry holds from `position` on; else up to it.
+    pub is_backwards: bool,
+}
+
 impl Superblock {
+    /// This superblock of the array after a reshape, as one of the reshape under way: [`Self::reshape`] backwards.
+    #[must_use]
+    pub fn in_reshape(&self, record: &ReshapeRecord<'_>) -> Self {
+        let mut this = self.clone();
+        match (&mut this, record.before) {
+            (Self::V1(sb), Self::V1(before)) => sb.begin_reshape(before, record),
+            (Self::V090(sb), Self::V090(before)) => sb.begin_reshape(before, record),
+            _ => unreachable!("members have superblocks of one version"),
+        }
+        this
+    }
+
+    /// Says that the array has the level, layout, chunk and slots that another superblock says, and that this member's data
+    /// begins so many sectors further on.
+    pub fn take_geometry(&mut self, other: &Self, shift: i64) {
+        match (self, other) {
+            (Self::V1(sb), Self::V1(other)) => {
+                (sb.level, sb.layout) = (other.level, other.layout);
+                (sb.chunksize, sb.raid_disks) = (other.chunksize, other.raid_disks);
+                sb.data_offset = sb.data_offset.saturating_add_signed(shift);
+                sb.data_size = sb.data_size.saturating_add_signed(-shift);
+            }
+            (Self::V090(sb), Self::V090(other)) => {
+                (sb.level, sb.layout) = (other.level, other.layout);
+                (sb.chunk_size, sb.raid_disks) = (other.chunk_size, other.raid_disks);
+            }
+            _ => unreachable!("members have superblocks of one version"),
+        }
+    }
+
     /// The reshape that is under way, if there is one and its fields describe two arrays.
     ///
     /// What the two have in common, such as events and roles, is this superblock's. There is no bitmap in them: this one's
@@ -50,8 +93,7 @@ fn of_v1(sb: &v1::Superblock) -> Option<Parts> {
     if sb.has(NEW_OFFSET) {
         after.data_offset = sb.data_offset.checked_add_signed(sb.new_offset.into())?;
         // The room ends where it did.
-        let less = u64::try_from(sb.new_offset).unwrap_or(0);
-        after.data_size = sb.data_size.saturating_sub(less);
+        after.data_size = sb.data_size.saturating_add_signed(-i64::from(sb.new_offset));
     }
     for one in [&mut before, &mut after] {
         let only_in_other = one.raid_disks..disks.max(sb.raid_disks);
@@ -92,6 +134,40 @@ fn of_v090(sb: &v090::Superblock) -> Option<Parts> {
     let is_backwards = is_backwards(sb.delta_disks, false);
     possible(sb.reshape_position)?;
     Some((Superblock::V090(before), Superblock::V090(after), sb.reshape_position, is_backwards))
+}
+
+impl v1::Superblock {
+    fn begin_reshape(&mut self, before: &Self, record: &ReshapeRecord<'_>) {
+        use v1::feature::{NEW_OFFSET, RESHAPE_ACTIVE, RESHAPE_BACKWARDS};
+        (self.new_level, self.new_layout, self.new_chunk) =
+            (self.level, self.layout, self.chunksize);
+        (self.level, self.layout, self.chunksize) = (before.level, before.layout, before.chunksize);
+        self.delta_disks = self.raid_disks.wrapping_sub(before.raid_disks) as i32;
+        self.reshape_position = record.position.0;
+        self.feature_map |= RESHAPE_ACTIVE;
+        if self.delta_disks == 0 && record.is_backwards {
+            self.feature_map |= RESHAPE_BACKWARDS;
+        }
+        if let Some((offset, size)) = record.data_before
+            && offset.0 != self.data_offset
+        {
+            self.feature_map |= NEW_OFFSET;
+            self.new_offset = self.data_offset.wrapping_sub(offset.0) as i32;
+            (self.data_offset, self.data_size) = (offset.0, size.0);
+        }
+    }
+}
+
+impl v090::Superblock {
+    fn begin_reshape(&mut self, before: &Self, record: &ReshapeRecord<'_>) {
+        (self.new_level, self.new_layout, self.new_chunk) =
+            (self.level, self.layout, self.chunk_size);
+        (self.level, self.layout) = (before.level, before.layout);
+        self.chunk_size = before.chunk_size;
+        self.delta_disks = self.raid_disks.wrapping_sub(before.raid_disks) as i32;
+        self.reshape_position = record.position.0;
+        self.minor_version = 91;
+    }
 }
 
 /// How many slots there were: `raid_disks` counts those to come.

@@ -14,9 +14,9 @@ use crate::{
     raw,
     session::{End, FileUse, Report, Session, Setup, new_bitmap, new_file},
 };
-use lapstrake_array::start::{CarriedOut, StartPlan};
+use lapstrake_array::start::{After, CarriedOut, StartPlan};
 use lapstrake_engine::BitmapConfig;
-use lapstrake_geometry::{Geometry, Level, Sectors, Slot, Version, size::PPL_SPACE};
+use lapstrake_geometry::{Geometry, Level, Sector, Sectors, Slot, Version, size::PPL_SPACE};
 use lapstrake_metadata::{
     Superblock,
     assemble::Assembly,
@@ -63,7 +63,10 @@ pub(crate) struct Lifetime<'a> {
 
 /// An array that may be started.
 struct Started {
+    /// During a reshape: of the array that it makes.
     plan: StartPlan<usize>,
+    /// The array that a reshape changes, and where that is.
+    before: Option<(StartPlan<usize>, Sector)>,
     /// By disk, as they are to be when it starts.
     superblocks: Vec<Option<Superblock>>,
     /// By disk.
@@ -94,7 +97,7 @@ impl<'a> Lifetime<'a> {
             geometry,
             doubt: vec![false; rows],
             stale: BTreeSet::new(),
-            suspect: plan.replaces.then_some(usize::from(plan.disks)).into_iter().collect(),
+            suspect: (usize::from(plan.disks)..plan.sizes.len()).collect(),
             was_forced: false,
             was_unlogged: false,
             stamp: 0,
@@ -134,6 +137,9 @@ impl<'a> Lifetime<'a> {
         }
         if started.plan.assembly.degraded > 0 || started.plan.assembly.resync_from.is_some() {
             return Err("redundancy is not whole after all was mended".into());
+        }
+        if let Some(to) = self.plan.reshape.filter(|_| started.before.is_some()) {
+            return Err(format!("the reshape to {to:?} has not ended after all was mended"));
         }
         if started.plan.bitmap.is_some_and(|i| i.bits.is_lockless() && i.bits.count_set() > 0) {
             return Err("chunks need a resync after all was mended".into());
@@ -187,7 +193,11 @@ impl<'a> Lifetime<'a> {
 
     /// Takes down how a session ended.
     fn after(&mut self, report: &Report, started: &Started) -> Result<(), String> {
-        self.take_growth(&report.geometry);
+        if self.plan.reshape.is_some() && report.geometry != self.geometry {
+            self.take_geometry(&report.geometry);
+        } else {
+            self.take_growth(&report.geometry);
+        }
         self.outcome.member_ios += report.ios;
         self.outcome.sessions += 1;
         self.outcome.cuts += u64::from(report.end == End::Cut);
@@ -231,6 +241,12 @@ impl<'a> Lifetime<'a> {
         Ok(())
     }
 
+    /// The array has another geometry: where redundancy is right is told by superblocks alone.
+    fn take_geometry(&mut self, geometry: &Geometry) {
+        self.take_growth(geometry);
+        self.doubt.fill(true);
+    }
+
     /// The array has grown: what comes to it is nobody's, and redundancy there is right only once it was resynced.
     fn take_growth(&mut self, geometry: &Geometry) {
         self.doubt.resize(raw::rows(geometry) as usize, true);
@@ -256,7 +272,7 @@ impl<'a> Lifetime<'a> {
         let mut started = self.bring_up(started, &mut offered)?;
         self.let_come_back(&started);
         let heals = self.plan.heal_every > 0 && self.dice.one_in(self.plan.heal_every);
-        if heals && offered.iter().all(|&offered| offered) && self.has_redundancy() {
+        if heals && started.before.is_none() && offered.iter().all(|&offered| offered) && self.has_redundancy() {
             self.heal(&started)?;
             started = self.start(&offered)?;
             // Who came back has an old log.
@@ -305,7 +321,8 @@ impl<'a> Lifetime<'a> {
     fn check_redundancy(&self, started: &Started) -> Result<(), String> {
         let Started { plan, superblocks, .. } = started;
         let StartPlan { assembly, bitmap, .. } = plan;
-        if !self.has_redundancy() {
+        // What has not been moved yet has the old one.
+        if !self.has_redundancy() || started.before.is_some() {
             return Ok(());
         }
         let image = heal::image(&self.disks, superblocks, &assembly.members, &started.holes);
@@ -386,7 +403,13 @@ impl<'a> Lifetime<'a> {
             returning.clear();
         }
         let (plan, done) = (started.plan.clone(), started.done.clone());
-        Setup { plan, done, returning, was_forced: self.was_forced }
+        let (plan, after) = match started.before.clone() {
+            Some((before, position)) => {
+                (before, Some(After { plan, position, is_backwards: false }))
+            }
+            None => (plan, None),
+        };
+        Setup { plan, after, done, returning, was_forced: self.was_forced }
     }
 }
 
@@ -394,6 +417,7 @@ impl<'a> Lifetime<'a> {
 fn create(asked: &Plan, dice: &mut Dice) -> (Vec<Disk>, Geometry, Option<Disk>) {
     let is_before = matches!(asked.version, Version::V1_1 | Version::V1_2);
     let data_offset = if asked.log.is_some() { LOGGED_DATA_OFFSET } else { DATA_OFFSET };
+    let data_offset = data_offset + Sectors(asked.reshape.map_or(0, |to| to.shift));
     let behind = if asked.log.is_some() { 64 + PPL_SPACE.0 } else { 64 };
     let sizes: Vec<Sectors> = asked
         .sizes
@@ -408,7 +432,7 @@ fn create(asked: &Plan, dice: &mut Dice) -> (Vec<Disk>, Geometry, Option<Disk>) 
     let request = CreateRequest {
         level: asked.level,
         raid_disks: asked.disks,
-        spares: u16::from(asked.replaces),
+        spares: asked.sizes.len() as u16 - asked.disks,
         journal: journal.map(|size| NewMember { size, ..NewMember::default() }),
         members: sizes
             .iter()

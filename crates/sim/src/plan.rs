@@ -20,6 +20,17 @@ pub(crate) enum Lockless {
     Unwritten,
 }
 
+/// What the geometry is to become while the array is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ReshapePlan {
+    pub level: Level,
+    pub layout: Layout,
+    pub chunk: Sectors,
+    pub disks: u16,
+    /// Sectors by which data moves towards the members' beginnings.
+    pub shift: u64,
+}
+
 /// A configuration drawn from a seed.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -101,6 +112,8 @@ pub struct Plan {
     pub file_fault_every: u64,
     /// What is used of each member at first, if the array is to grow.
     pub grows_from: Option<u64>,
+    /// What its geometry is to become; there are spares for that.
+    pub(crate) reshape: Option<ReshapePlan>,
     /// The array is to mend itself and to prove it by a check that counts zero.
     pub converges: bool,
 }
@@ -199,6 +212,7 @@ impl Plan {
             uneven_cuts: false,
             file_fault_every: 0,
             grows_from: None,
+            reshape: None,
             converges: false,
         }
     }
@@ -210,6 +224,39 @@ impl Plan {
         self.file_fault_every = dice.pick(&[0, 0, 10, 100]);
         self.be_lockless(dice);
         self.be_small(dice);
+        self.be_reshaped(dice);
+    }
+
+    /// The array gets another geometry while it is used. Drawn behind all else, as what comes before.
+    fn be_reshaped(&mut self, dice: &mut Dice) {
+        use Level::{Raid4, Raid5, Raid6};
+        let is_logged = self.journal.is_some() || self.log.is_some() || self.lockless.is_some();
+        let has_room = matches!(self.version, Version::V1_1 | Version::V1_2);
+        let is_out = !self.level.is_parity() || is_logged || self.replaces || !has_room;
+        if is_out || self.grows_from.is_some() || !dice.one_in(3) {
+            return;
+        }
+        let level = match self.level {
+            Raid4 => dice.pick(&[Raid4, Raid5]),
+            Raid5 => dice.pick(&[Raid5, Raid5, Raid6]),
+            level => level,
+        };
+        let more = dice.between(u64::from(level == Raid6 && self.level != Raid6)..=2) as u16;
+        let disks = self.disks + more;
+        let is_tall = self.chunk.0 > 32;
+        let chunk = if is_tall { self.chunk.0 } else { dice.pick(&[8, 16, 32]) };
+        let layout = draw_layout(level, disks.into(), dice);
+        let shift = self.chunk.0.max(chunk) * dice.between(1..=3);
+        self.reshape = Some(ReshapePlan { level, layout, chunk: Sectors(chunk), disks, shift });
+        let least = self.sizes.iter().copied().min().unwrap_or_default();
+        self.sizes.extend((0..more).map(|_| least + self.chunk.0 * dice.below(3)));
+        self.shards = self.shards.max(2);
+        (self.external, self.spoil_every, self.outages) = (false, 0, 0);
+        self.frozen &= dice.one_in(4);
+        if self.cut_every > 0 {
+            // A cut of an array that lacks a member is a write hole.
+            self.fault_every = 0;
+        }
     }
 
     /// The array grows while it is used. Drawn behind all else, as what comes before.
@@ -341,7 +388,7 @@ impl fmt::Display for Plan {
              hot {}, {} requests; {} sessions, faults 1/{}, cuts 1/{}, heals 1/{}, frozen {}, adds {}, \
              replaces {}, journal {:?}; external {}, bitmap changes {}, write-mostly {:#b}, \
              behind {} in {} pages; spoils 1/{}, sync runs {}, \
-             redeals {}, outages {}, uneven cuts {}, file faults 1/{}, grows from {:?}",
+             redeals {}, outages {}, uneven cuts {}, file faults 1/{}, grows from {:?}, reshape {:?}",
             self.level,
             self.layout.name(),
             self.disks,
@@ -381,6 +428,7 @@ impl fmt::Display for Plan {
             self.uneven_cuts,
             self.file_fault_every,
             self.grows_from,
+            self.reshape,
         )
     }
 }

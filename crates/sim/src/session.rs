@@ -11,6 +11,7 @@ mod growth;
 mod members;
 mod power;
 mod requests;
+mod reshape;
 #[cfg(test)]
 mod scripted;
 mod sync_runs;
@@ -32,12 +33,12 @@ use crate::{
     plan::Plan,
 };
 use lapstrake_array::{
-    Action, Coordinator, RoutedRequest, Router, SpanMap,
-    start::{CarriedOut, ShardTerms, StartMember, StartPlan, SupervisorTerms},
+    Action, Coordinator, Front, RoutedRequest, Router, SpanMap,
+    start::{After, CarriedOut, ShardTerms, StartMember, StartPlan, SupervisorTerms},
 };
 use lapstrake_engine::{
     Buf, BufId, FULLY_TRUSTED, MemberConfig, MemberId, MemberIo, MetaWrite, Notice, Order,
-    PAGE_BYTES, Request, RequestError, RequestId, Shard, Supervisor, SyncAction, SyncConfig,
+    PAGE_BYTES, Request, RequestError, RequestId, Shard, ShardGeometry, Supervisor, SyncAction, SyncConfig,
     SyncPiece, SyncSpeed, Time, journal::JOURNAL_PAGES,
 };
 use lapstrake_geometry::{Geometry, Sectors};
@@ -55,6 +56,8 @@ const EVENTS_MAX: u64 = 2_000_000;
 #[derive(Debug)]
 pub(crate) struct Setup {
     pub plan: StartPlan<usize>,
+    /// What a reshape that is under way makes of it.
+    pub after: Option<After<usize>>,
     pub done: CarriedOut,
     /// Disks that are to be added while it runs, and what they say of themselves.
     pub returning: Vec<(usize, Superblock)>,
@@ -68,6 +71,12 @@ impl Setup {
         cache_pages(plan, &self.plan.geometry) + self.done.journal.map_or(0, |_| JOURNAL_PAGES)
     }
 
+    /// The plan of each shard: of two geometries the new one has the last.
+    fn plan_of(&self, shard: usize, plan: &Plan) -> &StartPlan<usize> {
+        let after = self.after.as_ref().filter(|_| shard == plan.shards - 1);
+        after.map_or(&self.plan, |after| &after.plan)
+    }
+
     fn shards(&self, plan: &Plan, members: &[MemberConfig]) -> Vec<Shard> {
         let shard = |index: usize| {
             let terms = ShardTerms {
@@ -78,7 +87,10 @@ impl Setup {
                 scratch_pages: self.scratch_pages(plan),
                 behind_pages: plan.behind_pages,
             };
-            Shard::new(self.plan.shard_config(&self.done, members.to_vec(), &terms))
+            let of = self.plan_of(index, plan);
+            let configs = of.members.iter().zip(members);
+            let configs = configs.map(|(m, config)| MemberConfig::new(&m.record, config.rotational));
+            Shard::new(of.shard_config(&self.done, configs.collect(), &terms))
         };
         (0..plan.shards).map(shard).collect()
     }
@@ -91,7 +103,32 @@ impl Setup {
             sync: SyncConfig { speed, frozen: plan.frozen, span },
             epoch_s: EPOCH_S,
         };
-        Supervisor::new(self.plan.supervisor_config(&self.done, &terms))
+        Supervisor::new(match &self.after {
+            Some(after) => after.supervisor_config(&self.plan, &self.done, &terms),
+            None => self.plan.supervisor_config(&self.done, &terms),
+        })
+    }
+
+    /// Where a member's data is, before and after a reshape.
+    fn data_area(&self, member: usize) -> (u64, u64) {
+        let plans = [Some(&self.plan), self.after.as_ref().map(|after| &after.plan)];
+        let areas = plans.into_iter().flatten().map(|of| data_area(of.members[member].superblock()));
+        areas.reduce(|one, two| (one.0.min(two.0), one.1.max(two.1))).expect("there is one")
+    }
+
+    fn spans(&self, plan: &Plan, span: u64) -> SpanMap {
+        let owners = if plan.has_one_writer() { vec![0] } else { (0..plan.shards).collect() };
+        let spans = SpanMap::new(span);
+        let Some(After { position, is_backwards, .. }) = &self.after else {
+            return spans.among(owners);
+        };
+        let shard = plan.shards - 1;
+        spans.among((0..shard).collect()).with_front(Front {
+            position: position.0,
+            is_backwards: *is_backwards,
+            shard,
+            moving: 0..0,
+        })
     }
 }
 
@@ -142,6 +179,10 @@ enum Event {
     Bitmap,
     /// The operator has the array grow.
     Grow,
+    /// The operator has the array get another geometry.
+    Reshape,
+    /// A shard is to go by another geometry.
+    TakeGeometry(usize, Box<ShardGeometry>),
     /// The operator has a check begun, held or ended.
     SyncCommand,
     /// Spans are to change hands.
@@ -240,6 +281,8 @@ struct RoutedPart {
     request: Request,
     /// What a flush covers.
     covers: u64,
+    /// It writes where the new geometry has it what clients know of already.
+    moves: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -264,6 +307,8 @@ pub(crate) struct Session<'a> {
     data_area: Vec<(u64, u64)>,
     log_area: Vec<(u64, u64)>,
     memory: Memory,
+    /// Through which data goes from one geometry to another, and its sectors.
+    moving: Option<(BufId, u64)>,
     shards: Vec<Shard>,
     coordinator: Coordinator,
     now: Time,
@@ -371,15 +416,15 @@ impl<'a> Session<'a> {
         }
         let pages = setup.scratch_pages(plan) + plan.behind_pages;
         let span = span(plan, &setup.plan.geometry);
-        let owners = if plan.has_one_writer() { vec![0] } else { (0..plan.shards).collect() };
-        let spans = SpanMap::new(span).among(owners);
+        let spans = setup.spans(plan, span);
         let superblocks = || members.iter().map(StartMember::superblock);
         let external = setup.plan.bitmap.as_ref().is_some_and(|bitmap| bitmap.external);
         Self {
             memory: Memory::new((0..plan.shards).map(|_| (pages * PAGE_BYTES) as usize)),
+            moving: None,
             shards: setup.shards(plan, &configs),
             disk_of: members.iter().map(|member| member.device).collect(),
-            data_area: superblocks().map(data_area).collect(),
+            data_area: (0..members.len()).map(|member| setup.data_area(member)).collect(),
             log_area: superblocks().map(log_area).collect(),
             coordinator: {
                 let supervisor = setup.supervisor(plan, span);
@@ -456,6 +501,7 @@ impl<'a> Session<'a> {
         }
         self.plan_bitmaps();
         self.plan_growth();
+        self.plan_reshape();
         self.plan_sync_runs();
         self.plan_redeals();
         self.plan_outages();
@@ -478,7 +524,7 @@ impl<'a> Session<'a> {
     pub(crate) fn report(self, end: End) -> Report {
         let is_whole = !self.is_frail();
         let recovered = self.unheard.keys().map(|member| self.disk_of[usize::from(member.0)]);
-        let recovered = recovered.collect();
+        let recovered = recovered.chain(self.placed()).collect();
         Report {
             recovered,
             end,
@@ -568,6 +614,11 @@ impl<'a> Session<'a> {
             Event::PowerBack(disk) => self.power_back(disk)?,
             Event::Bitmap => self.change_bitmap(),
             Event::Grow => self.grow(),
+            Event::Reshape => self.reshape(),
+            Event::TakeGeometry(shard, geometry) => {
+                self.shards[shard].take_geometry(self.now, &geometry);
+                self.send_to(shard, COORDINATOR, Event::Paused);
+            }
             Event::SyncCommand => self.direct_sync_runs(),
             Event::Redeal => self.redeal(),
             Event::Pause(shard) => self.pause(shard),
@@ -590,7 +641,9 @@ impl<'a> Session<'a> {
                 }
                 self.shards[shard].handle_order(self.now, &order);
             }
-            Event::Sync(shard, piece) => self.shards[shard].handle_sync(self.now, piece),
+            Event::Sync(shard, piece) => {
+                self.with_shard(shard, |router, shard, world| router.sync(shard, world, piece));
+            }
             Event::Notice(notice) => self.coordinator.notice(self.now, notice),
             Event::MetaFlush { member, mark, fails } => {
                 let ok = self.flushed(member, mark, fails);
@@ -647,6 +700,9 @@ impl<'a> Session<'a> {
             }
             Action::Write(write) => self.start_meta(write),
             Action::Pause => self.send_all(Event::Pause),
+            Action::TakeGeometry { shard, geometry } => {
+                self.send_to(COORDINATOR, shard, Event::TakeGeometry(shard, geometry));
+            }
             Action::Redeal(spans) => self.send_all(|shard| Event::Redealt(shard, spans.clone())),
             Action::ShutDown => self.send_all(Event::ShutDown),
             Action::FinalFlush(member) => {

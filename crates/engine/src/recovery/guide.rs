@@ -77,7 +77,7 @@ impl Supervisor {
             // A repair that is called a resync goes everywhere.
             SyncAction::Resync => self.resync_from().map(|_| Guide::Set),
             SyncAction::Check | SyncAction::Repair => lockless.then_some(Guide::Synced),
-            SyncAction::Rewrite => None,
+            SyncAction::Reshape | SyncAction::Rewrite => None,
         }
     }
 

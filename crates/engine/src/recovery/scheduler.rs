@@ -16,7 +16,7 @@ use crate::{
     write_intent_bitmap::Guide,
 };
 use alloc::{collections::VecDeque, vec::Vec};
-use core::mem;
+use core::{mem, ops::Range};
 use lapstrake_geometry::{Sector, Sectors};
 
 /// Windows in flight while no request comes.
@@ -263,7 +263,8 @@ impl SyncScheduler {
     /// Whether a window may begin now.
     pub(super) fn may_begin(&self, now: Time) -> bool {
         let Some(run) = &self.run else { return false };
-        let at_once = if self.busy_until > now { 1 } else { WINDOWS_MAX };
+        let is_alone = self.busy_until > now || run.action == SyncAction::Reshape;
+        let at_once = if is_alone { 1 } else { WINDOWS_MAX };
         let goes_on = run.ending.is_none() && run.next < run.end;
         let held = self.frozen || self.holds(run.action);
         goes_on && run.windows.len() < at_once && self.next_at <= now && !held
@@ -297,6 +298,11 @@ impl SyncScheduler {
 
     pub(super) fn speed(&self) -> SyncSpeed {
         self.speed
+    }
+
+    /// Spans are of as many stripes as before, which have so many sectors now.
+    pub(crate) fn change_unit(&mut self, old: u64, new: u64) {
+        self.span = self.span.div_ceil(old) * new;
     }
 
     pub(super) fn span(&self) -> u64 {
@@ -387,7 +393,7 @@ impl SyncScheduler {
     pub(super) fn freeze(&mut self) {
         self.frozen = true;
         let is_on_record = |run: &SyncRun| {
-            run.action == SyncAction::Recovery
+            matches!(run.action, SyncAction::Recovery | SyncAction::Reshape)
                 || (run.action == SyncAction::Resync && self.resync_from.is_some())
         };
         if self.run.as_ref().is_some_and(is_on_record) {
@@ -452,7 +458,13 @@ impl SyncScheduler {
 
     /// Begins the next window, up to `stop`, with these pieces (array sectors: start and length). False: it has none,
     /// so that it has ended.
-    pub(super) fn begin_window(&mut self, now: Time, stop: u64, pieces: &[(u64, u64)]) -> bool {
+    pub(super) fn begin_window(
+        &mut self,
+        now: Time,
+        stop: u64,
+        pieces: &[(u64, u64)],
+        within: Option<Range<u64>>,
+    ) -> bool {
         let Some(run) = &mut self.run else { return false };
         let start = run.next;
         assert!(start < stop && stop <= run.end, "windows follow each other up to the run's end");
@@ -466,7 +478,7 @@ impl SyncScheduler {
                 action: run.action,
                 start: Sector(from),
                 len: Sectors(len),
-                within: start..stop,
+                within: within.clone().unwrap_or(start..stop),
             });
         }
         if left > 0 {
@@ -548,7 +560,7 @@ mod tests {
     /// Begins a window up to there of one piece.
     fn window(scheduler: &mut SyncScheduler, stop: u64) -> SyncPiece {
         let start = scheduler.run().expect("a run").next();
-        assert!(scheduler.begin_window(Time(0), stop, &[(start, stop - start)]));
+        assert!(scheduler.begin_window(Time(0), stop, &[(start, stop - start)], None));
         scheduler.poll_piece().expect("a piece")
     }
 

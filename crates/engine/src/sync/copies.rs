@@ -105,6 +105,7 @@ impl Shard {
                     !self.lose(lost)
                 }
                 SyncAction::Resync | SyncAction::Rewrite => true,
+                SyncAction::Reshape => unreachable!("routers move data"),
             };
         }
         for (home, member) in sources {

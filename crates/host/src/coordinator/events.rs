@@ -96,6 +96,9 @@ impl CoordinatorRuntime {
             Event::BitmapChanged => self.bitmap_changed(runtime),
             Event::Resized(usable) => self.resized(usable),
             Event::ShapeChanged => self.answer_resize(Answer::Done),
+            Event::ReshapeGivenUp => {
+                self.answer_resize(Answer::HalfWay(ResizeError::GivenUp.into()));
+            }
         }
     }
 

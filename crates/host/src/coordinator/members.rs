@@ -467,6 +467,7 @@ pub(super) fn action_name(action: SyncAction) -> control::SyncAction {
         SyncAction::Resync => control::SyncAction::Resync,
         SyncAction::Check => control::SyncAction::Check,
         SyncAction::Repair => control::SyncAction::Repair,
+        SyncAction::Reshape => control::SyncAction::Reshape,
         SyncAction::Rewrite => unreachable!("shards do it by themselves"),
     }
 }

@@ -295,6 +295,11 @@ impl CoordinatorRuntime {
         let geometry = supervisor.geometry();
         detail.array_bytes = supervisor.usable().bytes();
         detail.raid_devices = geometry.raid_disks();
+        if let Some(superblock) = self.freshest(supervisor).ok().filter(|_| geometry.level().is_parity()) {
+            detail.level = geometry.level().to_string();
+            detail.layout = superblock.layout().map(|layout| layout.name().into_owned());
+            detail.chunk_bytes = superblock.chunk().bytes();
+        }
         if geometry.level().has_redundancy() {
             detail.component_bytes = geometry.component().bytes();
         }

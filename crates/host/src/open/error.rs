@@ -1,6 +1,7 @@
 //! Why there is no array, in words that tell what to do.
 
 use super::Line;
+use lapstrake_array::start::NoReshape;
 use lapstrake_device::{FaultError, OpenError, OverlayError};
 use lapstrake_geometry::GeometryError;
 use lapstrake_metadata::Role;
@@ -83,6 +84,11 @@ pub enum OpenArrayError {
          shows reshape position and events of each; leave out those that differ"
     )]
     ReshapeUnclear,
+    /// A reshape that is under way cannot be carried on.
+    #[error(
+        "a reshape is in progress, and the array cannot be served for writing meanwhile: {0}; nothing was written: it can be          read (lapstrake cat, serve --read-only), and Linux carries the reshape on (mdadm --assemble)"
+    )]
+    NoReshape(NoReshape),
     /// The position that was given for a reshape lies within a block.
     #[error(
         "--reshape-position {bytes}: it is no multiple of the members' logical block of {block} bytes; nothing was written"

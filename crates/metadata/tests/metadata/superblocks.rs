@@ -218,6 +218,16 @@ fn a_reshape_is_two_arrays() {
         assert_eq!(one.role_of(u32::from(disks) + 1), Role::Unknown(0x8003), "it may be a member");
     }
 
+    let record = ReshapeRecord {
+        before: &found.before,
+        data_before: Some((growing.data_offset(), growing.data_size())),
+        position: found.position,
+        is_backwards: false,
+    };
+    let mut without_bitmap = growing.clone();
+    without_bitmap.set_bitmap_offset(None);
+    assert_eq!(found.after.in_reshape(&record), without_bitmap);
+
     let shrinking = v1_with(|sb| {
         (sb.feature_map, sb.delta_disks) = (feature::RESHAPE_ACTIVE, -1);
         (sb.new_level, sb.new_layout, sb.new_chunk) = (sb.level, sb.layout, sb.chunksize);

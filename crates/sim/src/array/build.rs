@@ -211,6 +211,7 @@ impl ArrayVolume {
             safe_mode_delay_ns: SAFE_MODE_DELAY_NS,
             resync_from: config.resync_from,
             was_replayed: false,
+            reshape: None,
             bitmap: bitmap.map(|bitmap| BitmapConfig { bits_need_resync: is_degraded, ..bitmap }),
             sync: SyncConfig { speed: config.speed, frozen: false, span: span(&geometry) },
             epoch_s: EPOCH_S,

@@ -11,7 +11,7 @@ use crate::{
     session::in_words,
 };
 use lapstrake_array::start::{
-    CarriedOut, CarryOutError, PlanError, StartIo, StartPlan, StartRequest, bad_block_log,
+    After, CarriedOut, CarryOutError, Halves, PlanError, StartIo, StartPlan, StartRequest, bad_block_log,
 };
 use lapstrake_engine::journal::ReplayError;
 use lapstrake_geometry::{Geometry, Sector, Sectors, Slot};
@@ -113,11 +113,13 @@ impl Lifetime<'_> {
     /// Reads superblocks and what they point at, and decides. The operator starts it degraded, or by force, where that is
     /// asked for.
     pub(super) fn start(&mut self, offered: &[bool]) -> Result<Started, String> {
-        let superblocks = self.superblocks(offered)?;
+        let mut superblocks = self.superblocks(offered)?;
+        let halves = Halves::of(&mut superblocks);
         let mut options = assemble::Options::default();
         let mut hole = Vec::new();
-        let plan = loop {
-            match self.plan_start(&superblocks, &options)? {
+        let of_new = halves.as_ref().map_or(&superblocks, |halves| &halves.after);
+        let mut plan = loop {
+            match self.plan_start(of_new, &options)? {
                 Ok(plan) => break plan,
                 Err(Refusal::NewlyDegraded { .. }) if !options.run => options.run = true,
                 Err(Refusal::DirtyDegraded { run_helps: true, .. }) if !options.run => {
@@ -132,8 +134,31 @@ impl Lifetime<'_> {
                 }
             }
         };
-        self.check_members(&plan, offered)?;
-        self.started(plan, superblocks, hole)
+        let superblocks = of_new.clone();
+        let before = match &halves {
+            Some(halves) => Some(self.plan_before(halves, &mut plan, &options)?),
+            None => None,
+        };
+        self.check_members(&plan, offered, before.as_ref())?;
+        self.started(plan, before, superblocks, hole)
+    }
+
+    /// Plans the array that a reshape changes, of the same members as the one that it makes.
+    fn plan_before(
+        &mut self,
+        halves: &Halves,
+        plan: &mut StartPlan<usize>,
+        options: &assemble::Options,
+    ) -> Result<(StartPlan<usize>, Sector), String> {
+        let before = self.plan_start(&halves.before, options)?;
+        let mut before =
+            before.map_err(|refusal| format!("no array before: {}", refusal.describe(&name)))?;
+        let front = (halves.position, halves.is_backwards);
+        let after = After::new(&before, plan.clone(), front, |one, two| one == two);
+        let mut after = after.ok_or("the arrays before and after have other members")?;
+        after.carry_on(&mut before).map_err(|error| format!("the reshape: {error}"))?;
+        *plan = after.plan;
+        Ok((before, halves.position))
     }
 
     fn superblocks(&self, offered: &[bool]) -> Result<Vec<Option<Superblock>>, String> {
@@ -194,6 +219,7 @@ impl Lifetime<'_> {
     fn started(
         &mut self,
         plan: StartPlan<usize>,
+        before: Option<(StartPlan<usize>, Sector)>,
         mut superblocks: Vec<Option<Superblock>>,
         hole: Vec<Slot>,
     ) -> Result<Started, String> {
@@ -209,7 +235,7 @@ impl Lifetime<'_> {
         let logs = logs.map_err(|fault| format!("{fault:?}"))?;
         let holes = Holes::of(&self.disks, &logs);
         let done = CarriedOut::default();
-        Ok(Started { plan, superblocks, logs, holes, hole, done })
+        Ok(Started { plan, before, superblocks, logs, holes, hole, done })
     }
 
     /// It is the one that clients saw last, or one that a cut kept them from seeing.
@@ -221,6 +247,10 @@ impl Lifetime<'_> {
         if all > seen && self.plan.grows_from.is_some() {
             self.take_growth(found);
         }
+        // A cut has kept its end from clients.
+        if self.plan.reshape.is_some() && *found != self.geometry {
+            self.take_geometry(found);
+        }
         match *found == self.geometry {
             true => Ok(()),
             false => Err("the array has changed its geometry".into()),
@@ -228,8 +258,13 @@ impl Lifetime<'_> {
     }
 
     /// Who must serve does, who must not does not.
-    fn check_members(&mut self, plan: &StartPlan<usize>, offered: &[bool]) -> Result<(), String> {
-        self.check_geometry(&plan.geometry)?;
+    fn check_members(
+        &mut self,
+        plan: &StartPlan<usize>,
+        offered: &[bool],
+        before: Option<&(StartPlan<usize>, Sector)>,
+    ) -> Result<(), String> {
+        self.check_geometry(&before.map_or(plan, |before| &before.0).geometry)?;
         let Assembly { members, journal, .. } = &plan.assembly;
         for (disk, &offered) in offered.iter().enumerate() {
             let serves = members.contains(&Some(disk)) || *journal == Some(disk);

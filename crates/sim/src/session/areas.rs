@@ -19,10 +19,13 @@ pub(super) fn cache_pages(plan: &Plan, geometry: &Geometry) -> u32 {
     if copies > 0 {
         return UNITS_MAX * copies * UNIT_PAGES;
     }
-    let chunk_pages = (plan.chunk.0 as u32 * 512).div_ceil(PAGE_BYTES).next_power_of_two();
+    let to = plan.reshape;
+    let chunk = to.map_or(plan.chunk, |to| to.chunk.max(plan.chunk)).0 as u32;
+    let disks = u32::from(to.map_or(0, |to| to.disks).max(geometry.raid_disks()));
+    let chunk_pages = (chunk * 512).div_ceil(PAGE_BYTES).next_power_of_two();
     // An operation that is logged takes one block more, and each log a page.
     let logs = plan.log.map_or(0, |_| chunk_pages + u32::from(geometry.raid_disks()));
-    chunk_pages * u32::from(geometry.raid_disks()) * plan.cache_ops + logs.next_multiple_of(8)
+    chunk_pages * disks * plan.cache_ops + logs.next_multiple_of(8)
 }
 
 /// First sector of a member's data, and that behind the last.

@@ -119,9 +119,11 @@ impl Session<'_> {
         let holds = |other: &MemberId, slot: Slot| {
             !lost.contains(other) && self.sound_slot(*other) == Some(slot)
         };
+        let supervisor = self.supervisor();
+        let mut geometries = supervisor.geometry_before().into_iter().chain([supervisor.geometry()]);
         self.geometry.level().has_redundancy()
             && !self.is_frail()
-            && self.geometry.survives(|slot| all().any(|other| holds(&other, slot)))
+            && geometries.all(|it| it.survives(|slot| all().any(|other| holds(&other, slot))))
     }
 
     /// The slot whose data can be had from a member, as far as anybody knows.

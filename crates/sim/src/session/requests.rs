@@ -98,6 +98,7 @@ impl Session<'_> {
             };
         }
         match kind {
+            _ if part.moves => {}
             // Its client looks at all of it.
             RequestKind::Read(_) => {}
             RequestKind::Flush => self.oracle.flush_answered(part.covers),

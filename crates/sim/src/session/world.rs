@@ -1,7 +1,7 @@
 //! A session as the world of its shards: what they and their routers want, in virtual time.
 
 use super::{COORDINATOR, Event, RoutedPart, Session};
-use crate::oracle::Leaves;
+use crate::{disk::SECTOR, oracle::Leaves};
 use lapstrake_array::{Outgoing, Router, RouterWorld, ShardGone};
 use lapstrake_engine::{
     Buf, Comparison, Compute, Ended, Finding, MemberIo, Notice, Reply, Request, RequestId,
@@ -68,10 +68,26 @@ impl RouterWorld for Session<'_> {
         self.send_to(self.driven, COORDINATOR, Event::Notice(notice));
     }
 
+    fn memory_to_move(&mut self, sectors: u64) -> Option<Buf> {
+        let (id, _) = match self.moving.filter(|moving| moving.1 >= sectors) {
+            Some(moving) => moving,
+            None => (self.memory.take(sectors as usize * SECTOR), sectors),
+        };
+        self.moving = Some((id, sectors));
+        Some(Buf { id, offset: 0 })
+    }
+
+    fn clear(&mut self, address: Buf, sectors: u64) {
+        self.memory.bytes_mut(address, sectors as u32 * SECTOR as u32).fill(0);
+    }
+
+    fn move_begins(&mut self, request: Request) -> Request {
+        self.name(request, 0, true)
+    }
+
     /// The oracle hears of each write and flush that comes to a shard.
     fn request_begins(&mut self, request: Request) -> Request {
         let id = self.next_id;
-        self.next_id += 1;
         let mut covers = 0;
         let Request { kind, sector: Sector(start), len: Sectors(len), .. } = request;
         match kind {
@@ -87,12 +103,7 @@ impl RouterWorld for Session<'_> {
             }
             RequestKind::Discard => self.oracle.write_comes(id, start, len, Leaves::Anything),
         }
-        // Several pieces of a request have the router's one name.
-        let routed = request.id;
-        let request = Request { id: RequestId(id), ..request };
-        self.parts.insert(id, RoutedPart { routed, request, covers });
-        self.say(|| format!("shard {} gets {request:?}", self.driven));
-        request
+        self.name(request, covers, false)
     }
 
     fn request_ended(&mut self, ended: Ended) -> Ended {
@@ -111,6 +122,16 @@ impl RouterWorld for Session<'_> {
 }
 
 impl Session<'_> {
+    /// Several pieces of a request have the router's one name.
+    fn name(&mut self, request: Request, covers: u64, moves: bool) -> Request {
+        let (id, routed) = (self.next_id, request.id);
+        self.next_id += 1;
+        let request = Request { id: RequestId(id), ..request };
+        self.parts.insert(id, RoutedPart { routed, request, covers, moves });
+        self.say(|| format!("shard {} gets {request:?}", self.driven));
+        request
+    }
+
     /// Has something done with a shard and its router, for which the session is the world.
     pub(super) fn with_shard<R>(
         &mut self,

@@ -38,6 +38,12 @@ pub enum ResizeError {
         /// The array's level.
         level: Level,
     },
+    /// Members failed, or got bad blocks, before the reshape began.
+    #[error(
+        "the reshape did not begin: members failed meanwhile, or have blocks on record as bad; the array is as it was, but \
+         for its write-intent bitmap, which is gone (--bitmap internal makes one again)"
+    )]
+    GivenUp,
     /// Copies of a block would have to move.
     #[error(
         "with another size the far copies of a raid10 lie elsewhere: that is a reshape, which Lapstrake does not do \

@@ -1,0 +1,98 @@
+//! A shard's part in a reshape: it owns what has the array's new geometry, reads what lies before it from the shards of the
+//! old one, and writes it to its own.
+//!
+//! Invariants: a unit is whole stripes, so that no parity is made of what was never written; nothing else is written to
+//! what is being moved.
+
+use alloc::collections::VecDeque;
+use core::ops::Range;
+use lapstrake_engine::{PieceId, RequestError, SyncPiece};
+use lapstrake_geometry::Geometry;
+
+/// Units under way, of about so many sectors.
+pub(crate) const UNITS: u32 = 4;
+const UNIT_SECTORS: u64 = (1 << 20) / 512;
+
+/// Some stripes on their way from one geometry to another.
+#[derive(Debug)]
+pub(crate) struct Unit<A> {
+    pub(crate) sectors: Range<u64>,
+    pub(crate) memory: A,
+    pub(crate) is_read: bool,
+}
+
+/// A piece of a reshape under way.
+#[derive(Debug)]
+struct Piece {
+    id: PieceId,
+    /// What no unit has begun.
+    left: Range<u64>,
+    /// What the old geometry has; the rest is to be zeros.
+    held: Range<u64>,
+    unit: u64,
+    under_way: u32,
+    ok: bool,
+}
+
+/// See the module's head. `A` is a place in memory.
+#[derive(Debug)]
+pub(crate) struct Mover<A> {
+    piece: Option<Piece>,
+    /// Units whose reads or writes have ended, and how.
+    ended: VecDeque<(Unit<A>, Result<(), RequestError>)>,
+}
+
+impl<A> Mover<A> {
+    pub(crate) fn new() -> Self {
+        Self { piece: None, ended: VecDeque::new() }
+    }
+
+    /// Takes a piece, to be moved in units of so many sectors.
+    pub(crate) fn begin(&mut self, piece: &SyncPiece, unit: u64) {
+        assert!(self.piece.is_none(), "one piece is moved at a time");
+        self.piece = Some(Piece {
+            id: piece.id,
+            left: piece.start.0..piece.start.0 + piece.len.0,
+            held: piece.within.clone(),
+            unit,
+            under_way: 0,
+            ok: true,
+        });
+    }
+
+    /// The next unit, and how much of it the old geometry has.
+    pub(crate) fn next(&mut self) -> Option<(Range<u64>, u64)> {
+        let piece = self.piece.as_mut().filter(|piece| piece.ok && !piece.left.is_empty())?;
+        let start = piece.left.start;
+        let end = (start + piece.unit).min(piece.left.end);
+        piece.left.start = end;
+        piece.under_way += 1;
+        Some((start..end, piece.held.end.clamp(start, end) - start))
+    }
+
+    /// A unit's read or write has ended.
+    pub(crate) fn ended(&mut self, unit: Unit<A>, result: Result<(), RequestError>) {
+        self.ended.push_back((unit, result));
+    }
+
+    pub(crate) fn poll_ended(&mut self) -> Option<(Unit<A>, Result<(), RequestError>)> {
+        self.ended.pop_front()
+    }
+
+    /// A unit was moved, or could not be. The piece, and whether all of it was moved, if that was its last one.
+    pub(crate) fn moved(&mut self, ok: bool) -> Option<(PieceId, bool)> {
+        let piece = self.piece.as_mut().expect("a unit is of a piece");
+        piece.under_way -= 1;
+        piece.ok &= ok;
+        let is_over = piece.under_way == 0 && (piece.left.is_empty() || !piece.ok);
+        let piece = self.piece.take_if(|_| is_over)?;
+        Some((piece.id, piece.ok))
+    }
+}
+
+/// Sectors of a unit.
+pub(crate) fn unit(geometry: &Geometry) -> u64 {
+    let Geometry::Parity(parity) = geometry else { return UNIT_SECTORS };
+    let stripe = parity.stripe_data().0;
+    (UNIT_SECTORS / stripe).max(1) * stripe
+}

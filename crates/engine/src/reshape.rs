@@ -1,0 +1,424 @@
+//! Another geometry, block by block, while the array is served: where the old one and the new one meet, what may be moved
+//! next, what superblocks say of it.
+//!
+//! A run of [`SyncAction::Reshape`](crate::SyncAction::Reshape) moves the data, in windows, one at a time. Its place is
+//! counted in sectors of each member of the new geometry; of a reshape that goes backwards, from the end.
+//!
+//! Invariants:
+//! - a window is written to sectors of members that hold nothing of the old geometry which is not on record as moved, so
+//!   that a cut at any moment leaves all data where superblocks say it is;
+//! - superblocks of every member say how far data was moved, stably, before a shard takes requests by that;
+//! - nothing else is changed meanwhile: no recovery, resync, check, bitmap or size.
+
+use crate::{
+    bitmap_change::BitmapChange,
+    members::{FULLY_TRUSTED, MemberPlace},
+    membership::Member,
+    shape_change::UsableSize,
+    shard::Shard,
+    supervisor::{DiskState, Event, Supervisor},
+    types::Time,
+};
+use alloc::vec::Vec;
+use core::ops::Range;
+use lapstrake_geometry::{Geometry, Parity, Sector, Slot};
+use lapstrake_metadata::{Role, Superblock};
+
+/// The most of the array that is moved in one go: writes there wait for it.
+const WINDOW_SECTORS: u64 = (16 << 20) / 512;
+
+/// What an array's geometry is to become.
+#[derive(Clone, Debug)]
+pub struct NewGeometry {
+    /// It.
+    pub geometry: Geometry,
+    /// Any member's, which says its level, layout, chunk and slots.
+    pub superblock: Superblock,
+    /// So much further on each member its data begins.
+    pub shift: i64,
+    /// Data is moved from the array's end on.
+    pub is_backwards: bool,
+}
+
+/// A reshape that was under way when the array was started.
+#[derive(Clone, Debug)]
+pub struct ReshapeInProgress {
+    /// What the geometry was.
+    pub before: Geometry,
+    /// Members' superblocks of the array that was, by [`MemberId`](crate::MemberId).
+    pub superblocks: Vec<Superblock>,
+    /// The array's sector at which the two geometries meet.
+    pub position: Sector,
+    /// The new geometry holds from there on; else up to there.
+    pub is_backwards: bool,
+}
+
+impl ReshapeInProgress {
+    /// Whether it can go on to this geometry, of members with these superblocks: what it would write next lies over nothing
+    /// that was not moved yet.
+    #[must_use]
+    pub fn may_go_on(&self, after: &Geometry, superblocks: &[&Superblock]) -> bool {
+        let (before, position) = (self.before.clone(), self.position);
+        let mut reshape = Reshape::new(Stage::Moving, before, position, self.is_backwards);
+        reshape.shifts = shifts(&self.superblocks, superblocks.iter().copied());
+        reshape.run(after).is_some()
+    }
+}
+
+/// What a shard goes by from now on.
+#[derive(Clone, Debug)]
+pub struct ShardGeometry {
+    /// The array's address map.
+    pub geometry: Geometry,
+    /// By [`MemberId`](crate::MemberId).
+    pub places: Vec<MemberPlace>,
+    /// As in [`ShardConfig::in_sync_to`](crate::ShardConfig::in_sync_to).
+    pub in_sync_to: Sector,
+}
+
+/// Where an array's geometries meet, and of which sectors data is moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frontier {
+    /// As superblocks say.
+    pub position: Sector,
+    /// The new geometry holds from there on; else up to there.
+    pub is_backwards: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// It waits for the bitmap's end, and for a shard that takes the new geometry.
+    Wanted,
+    /// Superblocks are to say that it has begun.
+    Beginning,
+    /// Data is moved.
+    Moving,
+    /// All was moved, which superblocks are to say.
+    Ending,
+    /// They do; shards are to take the new geometry.
+    Ended,
+}
+
+/// A reshape under way. See the module's head.
+#[derive(Debug)]
+pub(crate) struct Reshape {
+    stage: Stage,
+    before: Geometry,
+    /// Until it begins.
+    to: Option<NewGeometry>,
+    is_backwards: bool,
+    /// By how much sectors of members that are of both geometries rise or fall, least and most.
+    shifts: (i64, i64),
+    /// Up to where data was moved, and is stable when superblocks say so.
+    position: Sector,
+    /// What the superblocks say that are on their way.
+    sent: Sector,
+    /// What they say on every member.
+    recorded: Sector,
+}
+
+/// Member sectors of a stripe: its first, and the first behind it.
+fn rows(parity: &Parity, array: u64) -> (u64, u64) {
+    let (stripe, chunk) = (parity.stripe_data().0, parity.chunk().0);
+    (array / stripe * chunk, array.div_ceil(stripe) * chunk)
+}
+
+impl Reshape {
+    fn new(stage: Stage, before: Geometry, position: Sector, is_backwards: bool) -> Self {
+        let shifts = (0, 0);
+        let (sent, recorded) = (position, position);
+        Self { stage, before, to: None, is_backwards, shifts, position, sent, recorded }
+    }
+
+    fn is_moving(&self) -> bool {
+        self.stage == Stage::Moving
+    }
+
+    /// Whether the next window may begin, as far as superblocks go.
+    pub(crate) fn may_move(&self) -> bool {
+        self.is_moving() && self.recorded == self.position
+    }
+
+    /// Where a run that goes on is, and where it ends.
+    pub(crate) fn run(&self, after: &Geometry) -> Option<Range<u64>> {
+        let Geometry::Parity(after) = after else { return None };
+        let end = after.used().0;
+        let row = rows(after, self.position.0).0;
+        let from = if self.is_backwards { end - row } else { row };
+        let is_stuck = from < end && self.free(after) <= from;
+        (self.is_moving() && !is_stuck).then_some(from..end)
+    }
+
+    /// Up to where nothing is overwritten that was not moved yet, in the run's sectors.
+    fn free(&self, after: &Parity) -> u64 {
+        let Geometry::Parity(before) = &self.before else { return 0 };
+        let (end, held) = (after.used().0, before.array_sectors().0);
+        let position = self.recorded.0;
+        let free = match self.is_backwards {
+            // Nothing of the old geometry is left.
+            false if position >= held => end,
+            false => rows(before, position).0.saturating_add_signed(-self.shifts.1),
+            true => {
+                let needed = rows(before, position.min(held)).1;
+                end.saturating_sub(needed.saturating_add_signed(-self.shifts.0))
+            }
+        };
+        (free - free % after.chunk().0).min(end)
+    }
+
+    /// Up to where the window goes that begins there, in the run's sectors.
+    pub(crate) fn stop(&self, after: &Geometry, start: u64) -> u64 {
+        let Geometry::Parity(after) = after else { return start };
+        let height = (WINDOW_SECTORS / after.stripe_data().0).max(1) * after.chunk().0;
+        self.free(after).min(start + height).max(start)
+    }
+
+    /// The array's sectors that a window of the run moves.
+    pub(crate) fn sectors(&self, after: &Geometry, window: Range<u64>) -> Range<u64> {
+        let Geometry::Parity(after) = after else { return 0..0 };
+        let (end, chunk) = (after.used().0, after.chunk().0);
+        let rows = match self.is_backwards {
+            true => end - window.end..end - window.start,
+            false => window,
+        };
+        let at = |row: u64| row / chunk * after.stripe_data().0;
+        at(rows.start)..at(rows.end)
+    }
+
+    /// What of some sectors has data in the old geometry; the rest of them is to read as zeros.
+    pub(crate) fn held(&self, sectors: Range<u64>) -> Range<u64> {
+        let held = self.before.array_sectors().0;
+        sectors.start.min(held)..sectors.end.min(held)
+    }
+
+    /// All up to there in the run was moved.
+    fn moved(&mut self, after: &Geometry, done: u64) -> bool {
+        let sectors = self.sectors(after, 0..done);
+        let position = Sector(if self.is_backwards { sectors.start } else { sectors.end });
+        let is_news = position != self.position;
+        self.position = position;
+        is_news
+    }
+
+    /// What superblocks are to say that are sent now; none if they are to say that there is no reshape.
+    pub(crate) fn send(&mut self) -> Option<Frontier> {
+        self.sent = self.position;
+        let is_told = matches!(self.stage, Stage::Beginning | Stage::Moving);
+        let (position, is_backwards) = (self.position, self.is_backwards);
+        is_told.then_some(Frontier { position, is_backwards })
+    }
+}
+
+impl Supervisor {
+    /// Gives the array another geometry; [`Event::ShapeChanged`] tells when it has it. The first spares get the slots that
+    /// come to it. False: something is missing or to be recovered or resynced, is on record as bad, runs or is being
+    /// changed; there are too few spares; the old geometry or the new one is none of parity; or data would be
+    /// overwritten that was not moved yet.
+    pub fn handle_reshape(&mut self, now: Time, to: NewGeometry) -> bool {
+        if !self.may_begin_reshape(now, &to) {
+            return false;
+        }
+        let is_backwards = to.is_backwards;
+        let before = self.geometry.clone();
+        let mut reshape = Reshape::new(Stage::Wanted, before, Sector(0), is_backwards);
+        reshape.to = Some(to);
+        self.reshape = Some(reshape);
+        if self.bitmap.is_some() {
+            self.bitmap_change = Some(BitmapChange::new(None));
+        }
+        self.act(now);
+        true
+    }
+
+    fn may_begin_reshape(&self, now: Time, to: &NewGeometry) -> bool {
+        let is_at_end = self.stopping || self.broken || self.is_frozen();
+        let is_busy = self.is_changing_bitmap() || self.sync_progress(now).is_some();
+        !is_at_end && !is_busy && self.is_fit_for(to)
+    }
+
+    /// Whether members are such that the reshape can begin.
+    fn is_fit_for(&self, to: &NewGeometry) -> bool {
+        let is_parity = |geometry: &Geometry| matches!(geometry, Geometry::Parity(_));
+        let (old, new) = (self.geometry.raid_disks(), to.geometry.raid_disks());
+        let spares = self.members.iter().filter(|m| m.state() == DiskState::Spare).count();
+        let is_logged = |m: &Member| m.superblock().has_journal() || m.superblock().has_ppl();
+        let is_unfit = |m: &Member| m.is_incomplete() || m.log().has_bad_blocks() || is_logged(m);
+        let lacks_room = |m: &Member| {
+            let room = m.superblock().data_size().0.saturating_add_signed(-to.shift);
+            m.is_present() && m.superblock().data_size().0.min(room) < to.geometry.component().0
+        };
+        is_parity(&self.geometry)
+            && is_parity(&to.geometry)
+            && new >= old
+            && spares >= usize::from(new - old)
+            && !self.is_degraded()
+            && self.resync_from().is_none()
+            && to.geometry.array_sectors() >= self.usable()
+            && !self.members.iter().any(|m| is_unfit(m) || lacks_room(m))
+    }
+
+    /// Where the geometries meet, as superblocks say it, if the array is being reshaped.
+    #[must_use]
+    pub fn frontier(&self) -> Option<Frontier> {
+        let reshape = self.reshape.as_ref().filter(|reshape| reshape.stage != Stage::Wanted)?;
+        Some(Frontier { position: reshape.recorded, is_backwards: reshape.is_backwards })
+    }
+
+    /// Whether all that was moved is on record.
+    #[must_use]
+    pub fn is_frontier_recorded(&self) -> bool {
+        self.reshape.as_ref().is_none_or(Reshape::may_move)
+    }
+
+    /// The geometry from which the array is being reshaped.
+    #[must_use]
+    pub fn geometry_before(&self) -> Option<&Geometry> {
+        self.reshape.as_ref().map(|reshape| &reshape.before)
+    }
+
+    /// Whether [`Self::begin_reshape`] is due: shards are to pause for that.
+    #[must_use]
+    pub fn is_reshape_wanted(&self) -> bool {
+        let is_wanted = |reshape: &Reshape| reshape.stage == Stage::Wanted;
+        self.reshape.as_ref().is_some_and(is_wanted) && self.bitmap.is_none() && !self.broken
+    }
+
+    /// Begins the reshape that is wanted, while all shards pause: what shards that keep the old geometry go by until it has
+    /// ended, and what a shard that owns nothing then goes by. None: members are not fit for it any more, and nothing was
+    /// begun.
+    ///
+    /// # Panics
+    /// If none is wanted.
+    pub fn begin_reshape(&mut self, now: Time) -> Option<(ShardGeometry, ShardGeometry)> {
+        let reshape = self.reshape.as_mut().expect("one is wanted");
+        let to = reshape.to.take().expect("it is begun once");
+        if !self.is_fit_for(&to) || self.stopping {
+            self.reshape = None;
+            self.events.push_back(Event::ReshapeGivenUp);
+            return None;
+        }
+        let Some(reshape) = &mut self.reshape else { return None };
+        reshape.stage = Stage::Beginning;
+        reshape.shifts = (to.shift, to.shift);
+        reshape.position = Sector(match to.is_backwards {
+            true => to.geometry.array_sectors().0,
+            false => 0,
+        });
+        (reshape.sent, reshape.recorded) = (reshape.position, reshape.position);
+        let before = self.shard_geometry();
+        self.members.begin_reshape(&to);
+        self.usable = UsableSize::of(self.usable());
+        self.geometry = to.geometry;
+        self.updates.request();
+        self.act(now);
+        Some((before, self.shard_geometry()))
+    }
+
+    /// Whether all shards are to take the array's geometry now, so that [`Self::reshape_told`] is due.
+    #[must_use]
+    pub fn has_geometry_to_tell(&self) -> bool {
+        self.reshape.as_ref().is_some_and(|reshape| reshape.stage == Stage::Ended)
+    }
+
+    /// Every shard has taken the array's geometry.
+    pub fn reshape_told(&mut self, now: Time) {
+        assert!(self.has_geometry_to_tell(), "it has ended on record");
+        let reshape = self.reshape.take();
+        if let Some((Geometry::Parity(old), Geometry::Parity(new))) =
+            reshape.as_ref().map(|reshape| (&reshape.before, &self.geometry))
+        {
+            self.scheduler.change_unit(old.stripe_data().0, new.stripe_data().0);
+        }
+        self.usable = UsableSize::new(&self.geometry);
+        self.events.push_back(Event::Resized(self.usable()));
+        self.events.push_back(Event::ShapeChanged);
+        self.act(now);
+    }
+
+    /// What shards of the array that a reshape makes go by, while that is under way or once it has ended.
+    #[must_use]
+    pub fn shard_geometry(&self) -> ShardGeometry {
+        let has_logs = self.reshape.as_ref().is_none_or(|it| it.stage == Stage::Ended);
+        let place = |m: &Member| MemberPlace {
+            data_offset: m.superblock().data_offset(),
+            slot: m.slot().filter(|_| m.is_present()),
+            has_log: has_logs && m.log().is_kept(),
+        };
+        ShardGeometry {
+            geometry: self.geometry.clone(),
+            places: self.members.iter().map(place).collect(),
+            in_sync_to: self.resync_from().unwrap_or(FULLY_TRUSTED),
+        }
+    }
+
+    /// Takes up a reshape that was under way when the array was started.
+    pub(crate) fn take_up_reshape(&mut self, begun: ReshapeInProgress) {
+        let ReshapeInProgress { before, superblocks, position, is_backwards } = begun;
+        let mut reshape = Reshape::new(Stage::Moving, before, position, is_backwards);
+        reshape.shifts = self.members.take_up_reshape(superblocks);
+        let sizes = [&reshape.before, &self.geometry].map(Geometry::array_sectors);
+        self.usable = UsableSize::of(sizes[0].min(sizes[1]));
+        self.reshape = Some(reshape);
+    }
+
+    /// The run has come so far.
+    pub(crate) fn raise_moved(&mut self, done: u64) {
+        let Some(reshape) = &mut self.reshape else { return };
+        if reshape.moved(&self.geometry, done) {
+            self.updates.request();
+        }
+    }
+
+    /// The run has come to its end.
+    pub(crate) fn all_moved(&mut self) {
+        if let Some(reshape) = &mut self.reshape {
+            reshape.stage = Stage::Ending;
+            self.updates.request();
+        }
+    }
+
+    /// An update is stable on all members.
+    pub(crate) fn reshape_recorded(&mut self) {
+        let Some(reshape) = &mut self.reshape else { return };
+        reshape.recorded = reshape.sent;
+        match reshape.stage {
+            Stage::Beginning => reshape.stage = Stage::Moving,
+            Stage::Ending => reshape.stage = Stage::Ended,
+            _ => {}
+        }
+    }
+}
+
+impl Shard {
+    /// Goes by another geometry, of which it owns nothing yet.
+    ///
+    /// # Panics
+    /// If something is under way.
+    pub fn take_geometry(&mut self, now: Time, to: &ShardGeometry) {
+        assert!(self.is_idle(), "who has something under way keeps its geometry");
+        self.now = now;
+        self.replace_geometry(to.geometry.clone());
+        self.members.place_anew(to.geometry.raid_disks(), &to.places);
+        self.in_sync.set_to(to.in_sync_to);
+    }
+}
+
+/// Slots that come to an array, for spares in their order.
+pub(crate) fn new_slots(old: u16, new: u16) -> impl Iterator<Item = Slot> {
+    (old..new).map(Slot)
+}
+
+/// By how much data moves on members of the old geometry, least and most.
+pub(crate) fn shifts<'a>(
+    before: &[Superblock],
+    after: impl Iterator<Item = &'a Superblock>,
+) -> (i64, i64) {
+    let members = before.iter().zip(after);
+    let old = members.filter(|(before, _)| matches!(before.role(), Role::Active(_)));
+    let shift = |(before, after): (&Superblock, &Superblock)| {
+        after.data_offset().0.wrapping_sub(before.data_offset().0) as i64
+    };
+    let all: Vec<i64> = old.map(shift).collect();
+    let least = all.iter().min().copied().unwrap_or(0);
+    (least, all.iter().max().copied().unwrap_or(0))
+}
