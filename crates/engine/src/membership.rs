@@ -51,7 +51,7 @@ pub(crate) struct ArrayState {
     pub(crate) resync: Option<Sector>,
     /// The journal's tail, if it has moved.
     pub(crate) tail: Option<u64>,
-    /// They only turn between clean and active, which spares may sleep through.
+    /// They only turn between clean and active, which spares may sleep through that are not about to get slots.
     pub(crate) bare: bool,
     /// They say that there is no bitmap, though there still is one.
     pub(crate) denies_bitmap: bool,

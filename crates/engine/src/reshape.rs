@@ -87,6 +87,8 @@ pub struct Frontier {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
+    /// Spares are to have as many events as the others: they may have slept through some.
+    Levelling,
     /// It waits for the bitmap's end, and for a shard that takes the new geometry.
     Wanted,
     /// Superblocks are to say that it has begun.
@@ -220,9 +222,10 @@ impl Supervisor {
         }
         let is_backwards = to.is_backwards;
         let before = self.geometry.clone();
-        let mut reshape = Reshape::new(Stage::Wanted, before, Sector(0), is_backwards);
+        let mut reshape = Reshape::new(Stage::Levelling, before, Sector(0), is_backwards);
         reshape.to = Some(to);
         self.reshape = Some(reshape);
+        self.updates.request();
         if self.bitmap.is_some() {
             self.bitmap_change = Some(BitmapChange::new(None));
         }
@@ -260,7 +263,8 @@ impl Supervisor {
     /// Where the geometries meet, as superblocks say it, if the array is being reshaped.
     #[must_use]
     pub fn frontier(&self) -> Option<Frontier> {
-        let reshape = self.reshape.as_ref().filter(|reshape| reshape.stage != Stage::Wanted)?;
+        let has_begun = |it: &&Reshape| !matches!(it.stage, Stage::Levelling | Stage::Wanted);
+        let reshape = self.reshape.as_ref().filter(has_begun)?;
         Some(Frontier { position: reshape.recorded, is_backwards: reshape.is_backwards })
     }
 
@@ -382,6 +386,7 @@ impl Supervisor {
         let Some(reshape) = &mut self.reshape else { return };
         reshape.recorded = reshape.sent;
         match reshape.stage {
+            Stage::Levelling => reshape.stage = Stage::Wanted,
             Stage::Beginning => reshape.stage = Stage::Moving,
             Stage::Ending => reshape.stage = Stage::Ended,
             _ => {}

@@ -359,7 +359,7 @@ impl Supervisor {
             utime: self.epoch_s + self.now.0 / 1_000_000_000,
             resync,
             tail: content.tail,
-            bare: content.bare,
+            bare: content.bare && self.reshape.is_none(),
             denies_bitmap: self.is_bitmap_ending(),
             reshape: self.reshape.as_mut().and_then(Reshape::send),
         });

@@ -272,7 +272,7 @@ impl<'a> Lifetime<'a> {
         let mut started = self.bring_up(started, &mut offered)?;
         self.let_come_back(&started);
         let heals = self.plan.heal_every > 0 && self.dice.one_in(self.plan.heal_every);
-        if heals && started.before.is_none() && offered.iter().all(|&offered| offered) && self.has_redundancy() {
+        if heals && self.knows_geometry(&started) && offered.iter().all(|&offered| offered) && self.has_redundancy() {
             self.heal(&started)?;
             started = self.start(&offered)?;
             // Who came back has an old log.
@@ -283,6 +283,13 @@ impl<'a> Lifetime<'a> {
             format!("started with {members:?}, resync from {resync_from:?}")
         });
         Ok(started)
+    }
+
+    /// Whether no disk was away when the array got another geometry.
+    fn knows_geometry(&self, started: &Started) -> bool {
+        let mut all = started.superblocks.iter().flatten();
+        let disks = started.plan.geometry.raid_disks();
+        started.before.is_none() && all.all(|superblock| superblock.raid_disks() == disks)
     }
 
     fn say(&self, what: impl FnOnce() -> String) {

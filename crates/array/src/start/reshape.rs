@@ -42,6 +42,16 @@ pub enum NoReshape {
     /// A member recovers.
     #[error("a member's recovery has not ended")]
     Recovery,
+    /// Linux may have moved more than it has recorded.
+    #[error(
+        "it changes no number of data members and moves data by another offset, of which Linux records seldom how far it has \
+         come, and a wrong place destroys data; if Lapstrake has carried it on since it began, `--reshape-position {position}` \
+         goes on from the place on record; else find the right one by reading (docs/rescue.md)"
+    )]
+    Unsure {
+        /// The place on record, in bytes of the array.
+        position: u64,
+    },
     /// Bad blocks are on record.
     #[error("members have blocks on record as bad")]
     BadBlocks,
@@ -102,15 +112,25 @@ impl<D: Clone> After<D> {
         is_same.then_some(Self { plan, position, is_backwards })
     }
 
-    /// Makes it one that is served while data is moved. Bad-block logs are not kept until it is started anew.
+    /// Makes it one that is served while data is moved. Bad-block logs are not kept until it is started anew. `is_sure`:
+    /// the position is known to be right.
     ///
     /// # Errors
     /// [`NoReshape`].
-    pub fn carry_on(&mut self, before: &mut StartPlan<D>) -> Result<(), NoReshape> {
+    pub fn carry_on(
+        &mut self,
+        before: &mut StartPlan<D>,
+        is_sure: bool,
+    ) -> Result<(), NoReshape> {
         let (Geometry::Parity(old), Geometry::Parity(new)) = (&before.geometry, &self.plan.geometry)
         else {
             return Err(NoReshape::Level);
         };
+        let offset = |plan: &StartPlan<D>| plan.members[0].superblock().data_offset();
+        let is_moved = offset(before) != offset(&self.plan);
+        if is_moved && old.data_disks() == new.data_disks() && !is_sure {
+            return Err(NoReshape::Unsure { position: self.position.bytes() });
+        }
         let is_whole = self.position.0.is_multiple_of(new.stripe_data().0);
         let mut records = before.members.iter().chain(&self.plan.members).map(|m| &m.record);
         let recovers = |plan: &StartPlan<D>| {

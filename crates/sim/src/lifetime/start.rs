@@ -156,7 +156,7 @@ impl Lifetime<'_> {
         let front = (halves.position, halves.is_backwards);
         let after = After::new(&before, plan.clone(), front, |one, two| one == two);
         let mut after = after.ok_or("the arrays before and after have other members")?;
-        after.carry_on(&mut before).map_err(|error| format!("the reshape: {error}"))?;
+        after.carry_on(&mut before, true).map_err(|error| format!("the reshape: {error}"))?;
         *plan = after.plan;
         Ok((before, halves.position))
     }

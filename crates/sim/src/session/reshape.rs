@@ -39,13 +39,11 @@ impl Session<'_> {
         }
     }
 
-    /// Disks that a reshape has given slots.
+    /// Disks that are in sync, and may have been spares before a reshape.
     pub(super) fn placed(&self) -> Vec<usize> {
         let members = (0..).map(MemberId).zip(&self.disk_of);
-        let of_old = usize::from(self.plan.disks);
-        let is_placed = |(id, disk): &(MemberId, &usize)| {
-            **disk >= of_old && self.supervisor().state(*id).0 == DiskState::InSync
-        };
+        let is_placed =
+            |(id, _): &(MemberId, &usize)| self.supervisor().state(*id).0 == DiskState::InSync;
         let placed = members.filter(|_| self.plan.reshape.is_some()).filter(is_placed);
         placed.map(|(_, disk)| *disk).collect()
     }
