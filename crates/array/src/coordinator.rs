@@ -335,8 +335,7 @@ impl Coordinator {
             (0..self.shards).for_each(|shard| self.take_geometry(shard, &geometry));
             return true;
         }
-        let Some((before, after)) =
-            is_wanted.then(|| supervisor.begin_reshape(now)).flatten()
+        let Some((before, after)) = is_wanted.then(|| supervisor.begin_reshape(now)).flatten()
         else {
             return false;
         };

@@ -18,8 +18,8 @@ use crate::{
 use alloc::{collections::VecDeque, vec::Vec};
 use core::{mem, ops::Range};
 use lapstrake_engine::{
-    Buf, Ended, Notice, PieceId, Request, RequestError, RequestId, RequestKind, Shard, SyncAction, SyncPiece,
-    SyncReport, World,
+    Buf, Ended, Notice, PieceId, Request, RequestError, RequestId, RequestKind, Shard, SyncAction,
+    SyncPiece, SyncReport, World,
 };
 use lapstrake_geometry::{Sector, Sectors};
 use slab::Slab;

@@ -6,6 +6,7 @@ use crate::options;
 use crate::target::Target;
 use lapstrake::control::{Added, BitmapLocation, BitmapPlace, Detail, Grown, Request, WantedSize};
 use lapstrake_device::MemberSpec;
+use lapstrake_geometry::Level;
 use lapstrake_host::create::NewBitmap;
 use serde_json::json;
 
@@ -17,6 +18,9 @@ Examples:
   lapstrake grow data --size max              what members that were replaced by larger ones have room for
   lapstrake grow data --array-size 40G        clients can use so much, until the array is stopped
   lapstrake grow mirror --raid-devices 3 disk2.img
+  lapstrake grow data --raid-devices 5 disk4.img         a RAID5 of four members becomes one of five
+  lapstrake grow data --level 6 disk5.img                a RAID5 gets a second parity
+  lapstrake grow data --chunk 128K && lapstrake wait data
 
 Exit codes:
   0  it is so, and recorded on all members (also if it was so before)
@@ -35,7 +39,12 @@ Exit codes:
 /// --array-size is on no record: the next start shows all of the array.
 ///
 /// --raid-devices gives a RAID1 more copies, which spares fill, or fewer, when those that go have been failed and removed.
-/// Other levels would have to be reshaped.
+///
+/// Of RAID4, 5 and 6 --raid-devices, --level, --chunk and --layout, also together, reshape the array: all data moves to
+/// other places while clients go on. The command returns when that has begun, `lapstrake wait` waits for its end. Data is
+/// moved towards the members' beginnings, into room between superblock and data, so that nothing is overwritten before its
+/// copy is on record: the array may be stopped or cut off at any moment, and the next `lapstrake serve` goes on, or Linux
+/// does. A write-intent bitmap is taken away first. Members come out of the spares; none may be missing.
 ///
 /// A new internal bitmap goes where mdadm puts it; the least chunk depends on the
 /// room beside the superblocks. Another chunk or place means that the old bitmap is taken away first: if the
@@ -43,7 +52,7 @@ Exit codes:
 /// taken away by --bitmap none before there can be another file.
 #[derive(clap::Args)]
 #[command(after_long_help = HELP)]
-#[command(group = clap::ArgGroup::new("change").required(true).args(["bitmap", "size", "array_size", "raid_devices"]))]
+#[command(group = clap::ArgGroup::new("change").required(true).args(["bitmap", "size", "array_size", "raid_devices", "level", "chunk", "layout"]).multiple(true))]
 pub struct Args {
     #[command(flatten)]
     pub target: Target,
@@ -58,19 +67,28 @@ pub struct Args {
           requires = "bitmap")]
     write_behind: Option<u32>,
     /// What is to be used of each member, a bare number is KiB; max: what all have room for
-    #[arg(short = 'z', long, value_name = "SIZE|max", value_parser = wanted_size)]
+    #[arg(short = 'z', long, value_name = "SIZE|max", value_parser = wanted_size, conflicts_with_all = ["bitmap", "array_size"])]
     size: Option<WantedSize>,
     /// What comes to the array by --size needs no resync: all members hold the same there, as new files do
     #[arg(long, requires = "size")]
     assume_clean: bool,
     /// What clients can use of the array until it is stopped, a bare number is KiB; max: all of it
-    #[arg(short = 'Z', long, value_name = "SIZE|max", value_parser = wanted_size)]
+    #[arg(short = 'Z', long, value_name = "SIZE|max", value_parser = wanted_size, conflicts_with = "bitmap")]
     array_size: Option<WantedSize>,
-    /// How many copies a RAID1 is to have
-    #[arg(short = 'n', long, value_name = "N")]
+    /// How many copies a RAID1 is to have, or how many members a RAID4, 5 or 6
+    #[arg(short = 'n', long, value_name = "N", conflicts_with_all = ["bitmap", "size", "array_size"])]
     raid_devices: Option<u16>,
+    /// The level that a RAID4, 5 or 6 is to have: 4, 5 or 6 [default number of members: one more for a second parity]
+    #[arg(short, long, value_name = "LEVEL", conflicts_with_all = ["bitmap", "size", "array_size"])]
+    level: Option<Level>,
+    /// The chunk that it is to have, a bare number is KiB
+    #[arg(short, long, value_name = "SIZE", value_parser = options::kib, conflicts_with_all = ["bitmap", "size", "array_size"])]
+    chunk: Option<u64>,
+    /// The layout that it is to have, by mdadm's names
+    #[arg(short = 'p', long, value_name = "LAYOUT", conflicts_with_all = ["bitmap", "size", "array_size"])]
+    layout: Option<String>,
     /// Devices to be added first, as by `lapstrake add`
-    #[arg(value_name = "MEMBER", requires = "raid_devices", value_parser = options::member())]
+    #[arg(value_name = "MEMBER", conflicts_with_all = ["bitmap", "size", "array_size"], value_parser = options::member())]
     members: Vec<MemberSpec>,
     /// Write over the bitmap's file if there is one, or over what the devices to be added hold
     #[arg(short, long)]
@@ -93,9 +111,17 @@ pub fn run(args: &Args) -> Outcome {
 
 fn resize(args: &Args) -> Outcome {
     let Args { target, size, array_size, raid_devices, assume_clean, .. } = args;
+    let is_moved = args.level.is_some() || args.chunk.is_some() || args.layout.is_some();
+    let level = match raid_devices {
+        Some(_) => target.detail(None)?.level,
+        None => String::new(),
+    };
+    let is_parity = matches!(level.as_str(), "raid4" | "raid5" | "raid6");
+    if is_moved || is_parity {
+        return reshape(args);
+    }
     // Of another level nothing is added that could not become a copy.
-    let is_mirror = args.members.is_empty() || target.detail(None)?.level == "raid1";
-    for spec in args.members.iter().filter(|_| is_mirror) {
+    for spec in args.members.iter().filter(|_| level == "raid1") {
         let member = members::absolute(spec)?;
         let _: Added = target.ask(&Request::Add {
             member,
@@ -131,6 +157,48 @@ fn resize(args: &Args) -> Outcome {
         array_bytes >> 10,
         component_bytes >> 10
     );
+    Ok(Exit::Done)
+}
+
+fn reshape(args: &Args) -> Outcome {
+    let Args { target, raid_devices, level, chunk, layout, .. } = args;
+    for spec in &args.members {
+        let member = members::absolute(spec)?;
+        let (force, write_mostly, re_add) = (args.force, false, false);
+        let _: Added = target.ask(&Request::Add { member, force, write_mostly, re_add })?;
+    }
+    let Grown { changed } = target.ask(&Request::Reshape {
+        raid_devices: *raid_devices,
+        level: level.map(|level| level.to_string()),
+        chunk_bytes: *chunk,
+        layout: layout.clone(),
+    })?;
+    let Detail { level, layout, chunk_bytes, raid_devices, .. } = target.detail(None)?;
+    let layout = layout.unwrap_or_default();
+    let name = &target.name;
+    if target.json {
+        let (changed, chunk_bytes) = (changed, chunk_bytes);
+        outln!(
+            "{:#}",
+            json!({
+                "name": name,
+                "changed": changed,
+                "level": level,
+                "layout": layout,
+                "chunk_bytes": chunk_bytes,
+                "raid_devices": raid_devices,
+            })
+        );
+        return Ok(Exit::Done);
+    }
+    let shape =
+        format!("{level} {layout} of {raid_devices} members with chunks of {}K", chunk_bytes >> 10);
+    match changed {
+        true => outln!(
+            "{name}: data is being moved to make it {shape}; `lapstrake wait {name}` waits for the end"
+        ),
+        false => outln!("{name}: {shape} already"),
+    }
     Ok(Exit::Done)
 }
 

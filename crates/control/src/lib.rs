@@ -109,6 +109,21 @@ pub enum Request {
         #[serde(default)]
         assume_clean: bool,
     },
+    /// To have another geometry, for which data is moved while the array is served: [`Grown`], when that has begun.
+    Reshape {
+        /// Slots.
+        #[serde(default)]
+        raid_devices: Option<u16>,
+        /// The level, such as `raid6`.
+        #[serde(default)]
+        level: Option<String>,
+        /// Bytes of a chunk.
+        #[serde(default)]
+        chunk_bytes: Option<u64>,
+        /// The layout, such as `left-symmetric`.
+        #[serde(default)]
+        layout: Option<String>,
+    },
     /// To begin, end or hold a sync action: [`Begun`].
     Sync {
         /// Which.
@@ -264,7 +279,8 @@ answers! {
         removed: Vec<String>,
     }
 
-    /// To [`Request::Grow`] and [`Request::Resize`], when it is on record, and clients can use it.
+    /// To [`Request::Grow`] and [`Request::Resize`], when it is on record, and clients can use it; to [`Request::Reshape`]
+    /// when it has begun.
     Grown {
         /// False if it was so before; else not said.
         #[serde(default = "yes", skip_serializing_if = "is_so")]

@@ -338,8 +338,8 @@ impl Array {
         let read_only = options.read_only || parts.plan.assembly.lacks_journal;
         let shards = parts.plans(options).len();
         let options = &Options { read_only, shards, ..options.clone() };
-        let resources = (0..shards)
-            .map(|index| ShardResources::take(index, parts.widest(), options, &scope));
+        let resources =
+            (0..shards).map(|index| ShardResources::take(index, parts.widest(), options, &scope));
         let resources = resources.collect::<Result<Vec<ShardResources>, _>>()?;
         let coordinator_memory =
             CoordinatorRuntime::memory().map_err(refused("memory for superblocks"))?;

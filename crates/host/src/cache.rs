@@ -32,9 +32,9 @@ impl CacheTerms {
         }
     }
 
-    /// Those of a mirror with so many copies.
-    pub(crate) fn with_copies(self, copies: u16) -> Self {
-        Self { members: copies.into(), ..self }
+    /// Those of an array with so many members.
+    pub(crate) fn with_members(self, members: u16) -> Self {
+        Self { members: members.into(), ..self }
     }
 
     /// What a wish comes to, pages of each member.

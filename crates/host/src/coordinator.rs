@@ -6,6 +6,7 @@ mod deleted;
 mod events;
 pub(crate) mod loss;
 pub(crate) mod members;
+mod reshape;
 pub(crate) mod resize;
 pub(crate) mod settings;
 

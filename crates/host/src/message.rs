@@ -8,6 +8,7 @@ use lapstrake_device::{Member, Waker};
 use lapstrake_engine::{
     MemberId, NewBitmap, Notice, Order, RequestError, ShardGeometry, SyncPiece,
 };
+use lapstrake_geometry::Level;
 use lapstrake_metadata::{Superblock, badblocks::BadBlocks};
 use lapstrake_volumes::Map;
 use std::{
@@ -159,8 +160,8 @@ pub struct BitmapWish {
     pub write_behind: Option<u32>,
 }
 
-/// The size or number of copies that an array is to have.
-#[derive(Clone, Copy, Debug)]
+/// The size, number of copies or geometry that an array is to have.
+#[derive(Clone, Debug)]
 pub enum ResizeWish {
     /// So much is used of each member.
     Component {
@@ -173,6 +174,21 @@ pub enum ResizeWish {
     Usable(WantedSize),
     /// A RAID1 has so many copies.
     Copies(u16),
+    /// Another geometry, for which data moves. Answered when that has begun.
+    Reshape(ReshapeWish),
+}
+
+/// What of an array's geometry is to change.
+#[derive(Clone, Debug, Default)]
+pub struct ReshapeWish {
+    /// Slots.
+    pub raid_devices: Option<u16>,
+    /// The level.
+    pub level: Option<Level>,
+    /// Bytes of a chunk.
+    pub chunk: Option<u64>,
+    /// The layout's name.
+    pub layout: Option<String>,
 }
 
 /// A member to be taken in.

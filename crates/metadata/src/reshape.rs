@@ -1,6 +1,6 @@
 //! Superblocks of an array whose geometry is being changed, as ones of the array before and after, and made of these.
 
-use lapstrake_geometry::{Sector, Sectors};
+use lapstrake_geometry::{Config, Sector, Sectors};
 
 use crate::{Superblock, v1, v090};
 
@@ -41,6 +41,22 @@ impl Superblock {
             _ => unreachable!("members have superblocks of one version"),
         }
         this
+    }
+
+    /// Says that the array has this level, layout, chunk and number of slots.
+    pub fn set_geometry(&mut self, config: &Config) {
+        let (level, layout) = (config.level.to_md(), config.layout.to_md());
+        let (chunk, raid_disks) = (config.chunk.0 as u32, config.raid_disks.into());
+        match self {
+            Self::V1(sb) => {
+                (sb.level, sb.layout, sb.chunksize) = (level, layout, chunk);
+                sb.raid_disks = raid_disks;
+            }
+            Self::V090(sb) => {
+                (sb.level, sb.layout, sb.chunk_size) = (level, layout, chunk * 512);
+                sb.raid_disks = raid_disks;
+            }
+        }
     }
 
     /// Says that the array has the level, layout, chunk and slots that another superblock says, and that this member's data

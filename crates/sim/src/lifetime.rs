@@ -61,12 +61,14 @@ pub(crate) struct Lifetime<'a> {
     outcome: Outcome,
 }
 
+/// The array that a reshape changes, where the two geometries meet, and whether the new one holds from there on.
+type Before = (StartPlan<usize>, (Sector, bool));
+
 /// An array that may be started.
 struct Started {
     /// During a reshape: of the array that it makes.
     plan: StartPlan<usize>,
-    /// The array that a reshape changes, and where that is.
-    before: Option<(StartPlan<usize>, Sector)>,
+    before: Option<Before>,
     /// By disk, as they are to be when it starts.
     superblocks: Vec<Option<Superblock>>,
     /// By disk.
@@ -272,7 +274,11 @@ impl<'a> Lifetime<'a> {
         let mut started = self.bring_up(started, &mut offered)?;
         self.let_come_back(&started);
         let heals = self.plan.heal_every > 0 && self.dice.one_in(self.plan.heal_every);
-        if heals && self.knows_geometry(&started) && offered.iter().all(|&offered| offered) && self.has_redundancy() {
+        if heals
+            && self.knows_geometry(&started)
+            && offered.iter().all(|&offered| offered)
+            && self.has_redundancy()
+        {
             self.heal(&started)?;
             started = self.start(&offered)?;
             // Who came back has an old log.
@@ -411,8 +417,8 @@ impl<'a> Lifetime<'a> {
         }
         let (plan, done) = (started.plan.clone(), started.done.clone());
         let (plan, after) = match started.before.clone() {
-            Some((before, position)) => {
-                (before, Some(After { plan, position, is_backwards: false }))
+            Some((before, (position, is_backwards))) => {
+                (before, Some(After { plan, position, is_backwards }))
             }
             None => (plan, None),
         };
@@ -424,7 +430,8 @@ impl<'a> Lifetime<'a> {
 fn create(asked: &Plan, dice: &mut Dice) -> (Vec<Disk>, Geometry, Option<Disk>) {
     let is_before = matches!(asked.version, Version::V1_1 | Version::V1_2);
     let data_offset = if asked.log.is_some() { LOGGED_DATA_OFFSET } else { DATA_OFFSET };
-    let data_offset = data_offset + Sectors(asked.reshape.map_or(0, |to| to.shift));
+    let forwards = asked.reshape.filter(|to| !to.is_backwards);
+    let data_offset = data_offset + Sectors(forwards.map_or(0, |to| to.shift));
     let behind = if asked.log.is_some() { 64 + PPL_SPACE.0 } else { 64 };
     let sizes: Vec<Sectors> = asked
         .sizes
@@ -463,12 +470,7 @@ fn create(asked: &Plan, dice: &mut Dice) -> (Vec<Disk>, Geometry, Option<Disk>) 
             .map(|sectors| (sectors * 512) as u32),
         policy: asked.log.map(|_| Policy::Ppl),
         write_behind: 0,
-        size: asked
-            .level
-            .has_redundancy()
-            .then(|| asked.grows_from.or(asked.sizes.iter().copied().min()))
-            .flatten()
-            .map(Sectors),
+        size: asked.level.has_redundancy().then(|| Sectors(asked.component())),
         data_offset: is_before.then_some(data_offset),
         logical_block_size: None,
         set_uuid: None,

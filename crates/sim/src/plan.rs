@@ -27,8 +27,10 @@ pub(crate) struct ReshapePlan {
     pub layout: Layout,
     pub chunk: Sectors,
     pub disks: u16,
-    /// Sectors by which data moves towards the members' beginnings.
+    /// Sectors by which data moves.
     pub shift: u64,
+    /// It moves towards the members' ends, from the array's end on.
+    pub is_backwards: bool,
 }
 
 /// A configuration drawn from a seed.
@@ -119,6 +121,13 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// What the array uses of each member at first.
+    pub(crate) fn component(&self) -> u64 {
+        let least = self.sizes.iter().copied().min().unwrap_or_default();
+        let room = self.reshape.filter(|to| to.is_backwards).map_or(0, |to| to.shift);
+        self.grows_from.unwrap_or(least - room)
+    }
+
     /// Whether one shard is given all writes: with partial parity logs, a journal, or writes that are left behind.
     pub(crate) fn has_one_writer(&self) -> bool {
         self.log.is_some() || self.journal.is_some() || self.behind_pages > 0
@@ -247,9 +256,14 @@ impl Plan {
         let chunk = if is_tall { self.chunk.0 } else { dice.pick(&[8, 16, 32]) };
         let layout = draw_layout(level, disks.into(), dice);
         let shift = self.chunk.0.max(chunk) * dice.between(1..=3);
-        self.reshape = Some(ReshapePlan { level, layout, chunk: Sectors(chunk), disks, shift });
+        let is_backwards = more == 0 && dice.one_in(2);
+        let chunk = Sectors(chunk);
+        self.reshape = Some(ReshapePlan { level, layout, chunk, disks, shift, is_backwards });
         let least = self.sizes.iter().copied().min().unwrap_or_default();
         self.sizes.extend((0..more).map(|_| least + self.chunk.0 * dice.below(3)));
+        if is_backwards {
+            self.sizes.iter_mut().for_each(|size| *size += shift);
+        }
         self.shards = self.shards.max(2);
         (self.external, self.spoil_every, self.outages) = (false, 0, 0);
         self.frozen &= dice.one_in(4);

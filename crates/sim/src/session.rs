@@ -38,8 +38,8 @@ use lapstrake_array::{
 };
 use lapstrake_engine::{
     Buf, BufId, FULLY_TRUSTED, MemberConfig, MemberId, MemberIo, MetaWrite, Notice, Order,
-    PAGE_BYTES, Request, RequestError, RequestId, Shard, ShardGeometry, Supervisor, SyncAction, SyncConfig,
-    SyncPiece, SyncSpeed, Time, journal::JOURNAL_PAGES,
+    PAGE_BYTES, Request, RequestError, RequestId, Shard, ShardGeometry, Supervisor, SyncAction,
+    SyncConfig, SyncPiece, SyncSpeed, Time, journal::JOURNAL_PAGES,
 };
 use lapstrake_geometry::{Geometry, Sectors};
 use lapstrake_metadata::Superblock;
@@ -89,7 +89,8 @@ impl Setup {
             };
             let of = self.plan_of(index, plan);
             let configs = of.members.iter().zip(members);
-            let configs = configs.map(|(m, config)| MemberConfig::new(&m.record, config.rotational));
+            let configs =
+                configs.map(|(m, config)| MemberConfig::new(&m.record, config.rotational));
             Shard::new(of.shard_config(&self.done, configs.collect(), &terms))
         };
         (0..plan.shards).map(shard).collect()
@@ -112,7 +113,8 @@ impl Setup {
     /// Where a member's data is, before and after a reshape.
     fn data_area(&self, member: usize) -> (u64, u64) {
         let plans = [Some(&self.plan), self.after.as_ref().map(|after| &after.plan)];
-        let areas = plans.into_iter().flatten().map(|of| data_area(of.members[member].superblock()));
+        let areas =
+            plans.into_iter().flatten().map(|of| data_area(of.members[member].superblock()));
         areas.reduce(|one, two| (one.0.min(two.0), one.1.max(two.1))).expect("there is one")
     }
 

@@ -76,10 +76,14 @@ impl Halves {
         let shift = shift(&fresh);
         let half = |own: &Superblock| match own.reshape() {
             Some(Reshape { before, after, .. }) => (before, after),
-            // It has missed the beginning, before which nothing was moved.
             None => {
                 let mut after = own.clone();
                 after.take_geometry(&fresh.after, shift);
+                // Nothing is moved before every member knows of the beginning, which this one has just missed.
+                if own.events().saturating_add(1) >= fresh.after.events() {
+                    let number = own.dev_number();
+                    after.set_role_of(number, fresh.after.role_of(number));
+                }
                 (own.clone(), after)
             }
         };
@@ -117,12 +121,9 @@ impl<D: Clone> After<D> {
     ///
     /// # Errors
     /// [`NoReshape`].
-    pub fn carry_on(
-        &mut self,
-        before: &mut StartPlan<D>,
-        is_sure: bool,
-    ) -> Result<(), NoReshape> {
-        let (Geometry::Parity(old), Geometry::Parity(new)) = (&before.geometry, &self.plan.geometry)
+    pub fn carry_on(&mut self, before: &mut StartPlan<D>, is_sure: bool) -> Result<(), NoReshape> {
+        let (Geometry::Parity(old), Geometry::Parity(new)) =
+            (&before.geometry, &self.plan.geometry)
         else {
             return Err(NoReshape::Level);
         };

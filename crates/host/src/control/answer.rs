@@ -5,7 +5,7 @@ use super::refusal::{RefusedRequest, Type, UnreadableRequest, Word};
 use crate::command_error::CommandError;
 use crate::grow::grow_bitmap;
 use crate::join::{Join, join};
-use crate::message::{self, Answer, BitmapWish, Command, Deleted, ResizeWish};
+use crate::message::{self, Answer, BitmapWish, Command, Deleted, ReshapeWish, ResizeWish};
 use crate::window::CheckWindowError;
 use lapstrake_control::{
     ALWAYS, Added, Begun, BitmapPlace, Described, Failed, Grown, Refused, Removed, Replaced, Reply,
@@ -148,6 +148,12 @@ fn carry_out(request: Request, served: &Served) -> Result<Value, RefusedRequest>
                 _ => return Err(UnreadableRequest::NoSingleResize.into()),
             };
             handle.command(Command::Resize(wish))?
+        }
+        Request::Reshape { raid_devices, level, chunk_bytes: chunk, layout } => {
+            let level =
+                level.map(|name| name.parse()).transpose().map_err(UnreadableRequest::Level)?;
+            let wish = ReshapeWish { raid_devices, level, chunk, layout };
+            handle.command(Command::Resize(ResizeWish::Reshape(wish)))?
         }
         Request::Set { settings: wanted } => handle.command(Command::Set(settings(wanted)?))?,
     };

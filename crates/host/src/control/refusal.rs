@@ -122,6 +122,9 @@ pub(super) enum UnreadableRequest {
         "resize takes one of \"size\", \"array_size\" and \"raid_devices\"; nothing was changed"
     )]
     NoSingleResize,
+    /// There is no such level.
+    #[error("{0}; nothing was changed")]
+    Level(#[source] lapstrake_geometry::GeometryError),
     /// A field is of another type than it should be.
     #[error("{field:?} is {found}, not {wanted}; nothing was changed")]
     Type {

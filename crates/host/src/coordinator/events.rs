@@ -86,6 +86,9 @@ impl CoordinatorRuntime {
                 }
             }
             Event::SyncBegan(action) => {
+                if action == SyncAction::Reshape {
+                    self.answer_resize(Answer::Done);
+                }
                 info!(action = %action_name(action), "{} begins", action_name(action))
             }
             Event::SyncEnded(action, end) => {

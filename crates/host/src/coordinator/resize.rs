@@ -11,16 +11,17 @@ use crate::{
     shard_runtime::ShardRuntime,
 };
 use lapstrake_control::{Detail, WantedSize};
-use lapstrake_engine::{DiskState, MemberId, NewBitmap, NewShape, Supervisor};
+use lapstrake_engine::{DiskState, MemberId, NewBitmap, NewGeometry, NewShape, Supervisor};
 use lapstrake_geometry::{Config, Geometry, Layout, Level, Sectors};
 use lapstrake_metadata::{Superblock, bitmap};
 use std::sync::mpsc::Sender;
 use tracing::info;
 
 /// What is to be done.
-enum Change {
+pub(super) enum Change {
     Nothing,
     Shape(Box<NewShape>),
+    Geometry(Box<NewGeometry>),
     Usable(Option<Sectors>),
 }
 
@@ -55,23 +56,26 @@ impl CoordinatorRuntime {
         }
         let change = self.plan_resize(runtime, wish)?;
         let now = runtime.now();
-        if let Change::Shape(shape) = &change {
-            self.resize_caches_for(runtime, &shape.geometry);
+        match &change {
+            Change::Shape(shape) => self.resize_caches_for(runtime, &shape.geometry),
+            Change::Geometry(to) => self.resize_caches_for(runtime, &to.geometry),
+            Change::Nothing | Change::Usable(_) => {}
         }
         let supervisor = self.coordinator.supervisor_mut().ok_or(CommandError::ReadOnly)?;
         let begun = match change {
             Change::Nothing => return Ok(false),
             Change::Shape(shape) => supervisor.handle_shape(now, *shape),
+            Change::Geometry(to) => supervisor.handle_reshape(now, *to),
             Change::Usable(most) => supervisor.handle_usable(now, most),
         };
         if begun { Ok(true) } else { Err(ResizeError::Busy.into()) }
     }
 
-    /// A check of a mirror reads all copies at once.
+    /// A check of a mirror reads all copies at once, an operation on a stripe has pages of each member.
     fn resize_caches_for(&mut self, runtime: &ShardRuntime, geometry: &Geometry) {
-        let copies = geometry.raid_disks();
-        if matches!(geometry, Geometry::Mirror(_)) && copies > self.geometry().raid_disks() {
-            self.cache = self.cache.with_copies(copies);
+        let members = geometry.raid_disks();
+        if members > self.geometry().raid_disks() {
+            self.cache = self.cache.with_members(members);
             self.resize_caches(runtime, self.cache_size);
         }
     }
@@ -89,6 +93,7 @@ impl CoordinatorRuntime {
             return Err(ResizeError::PartIsShown { array: self.facts.name.clone() }.into());
         }
         match wish {
+            ResizeWish::Reshape(wish) => self.plan_reshape(runtime, supervisor, &wish),
             ResizeWish::Usable(size) => Ok(self.plan_usable(supervisor, size)?),
             ResizeWish::Component { size, assume_clean } => {
                 self.may_change_shape(runtime, supervisor)?;
@@ -101,7 +106,7 @@ impl CoordinatorRuntime {
         }
     }
 
-    fn may_change_shape(
+    pub(super) fn may_change_shape(
         &self,
         runtime: &ShardRuntime,
         supervisor: &Supervisor,
@@ -189,7 +194,10 @@ impl CoordinatorRuntime {
         }
     }
 
-    fn freshest<'a>(&self, supervisor: &'a Supervisor) -> Result<&'a Superblock, ResizeError> {
+    pub(super) fn freshest<'a>(
+        &self,
+        supervisor: &'a Supervisor,
+    ) -> Result<&'a Superblock, ResizeError> {
         let serves = |member: &(&Superblock, DiskState)| member.1 == DiskState::InSync;
         let member = supervisor.members().find(serves);
         member.map(|member| member.0).ok_or(ResizeError::NoneThere)
@@ -295,7 +303,9 @@ impl CoordinatorRuntime {
         let geometry = supervisor.geometry();
         detail.array_bytes = supervisor.usable().bytes();
         detail.raid_devices = geometry.raid_disks();
-        if let Some(superblock) = self.freshest(supervisor).ok().filter(|_| geometry.level().is_parity()) {
+        if let Some(superblock) =
+            self.freshest(supervisor).ok().filter(|_| geometry.level().is_parity())
+        {
             detail.level = geometry.level().to_string();
             detail.layout = superblock.layout().map(|layout| layout.name().into_owned());
             detail.chunk_bytes = superblock.chunk().bytes();

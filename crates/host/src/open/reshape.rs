@@ -44,8 +44,8 @@ impl Reshaped {
         let wanted =
             request.reshape_position.map(|bytes| whole_sectors(bytes, &plan)).transpose()?;
         let front = (wanted.unwrap_or(position), is_backwards);
-        let mut after = After::new(before, plan, front, Arc::ptr_eq)
-            .ok_or(OpenArrayError::ReshapeUnclear)?;
+        let mut after =
+            After::new(before, plan, front, Arc::ptr_eq).ok_or(OpenArrayError::ReshapeUnclear)?;
         if self.goes_on {
             after.carry_on(before, wanted.is_some()).map_err(OpenArrayError::NoReshape)?;
         }
@@ -55,7 +55,8 @@ impl Reshaped {
 
 /// A position of the user's; requests are not cut within a block.
 fn whole_sectors(bytes: u64, plan: &StartPlan<Arc<Member>>) -> Result<Sector, OpenArrayError> {
-    let blocks = plan.members.iter().map(|member: &StartMember<_>| u64::from(member.device.block_size()));
+    let blocks =
+        plan.members.iter().map(|member: &StartMember<_>| u64::from(member.device.block_size()));
     let block = blocks.max().unwrap_or(512);
     match bytes.is_multiple_of(block) {
         true => Ok(Sector(bytes / 512)),

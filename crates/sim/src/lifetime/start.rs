@@ -4,14 +4,15 @@
 //! Of arrays with partial parity logs more is held than of others: a dirty one that lacks a member loses of that member
 //! only sectors that were themselves being written.
 
-use super::{Lifetime, Started, wear::Holes};
+use super::{Before, Lifetime, Started, wear::Holes};
 use crate::{
     disk::{Cut, Disk, SECTOR},
     raw,
     session::in_words,
 };
 use lapstrake_array::start::{
-    After, CarriedOut, CarryOutError, Halves, PlanError, StartIo, StartPlan, StartRequest, bad_block_log,
+    After, CarriedOut, CarryOutError, Halves, PlanError, StartIo, StartPlan, StartRequest,
+    bad_block_log,
 };
 use lapstrake_engine::journal::ReplayError;
 use lapstrake_geometry::{Geometry, Sector, Sectors, Slot};
@@ -149,7 +150,7 @@ impl Lifetime<'_> {
         halves: &Halves,
         plan: &mut StartPlan<usize>,
         options: &assemble::Options,
-    ) -> Result<(StartPlan<usize>, Sector), String> {
+    ) -> Result<Before, String> {
         let before = self.plan_start(&halves.before, options)?;
         let mut before =
             before.map_err(|refusal| format!("no array before: {}", refusal.describe(&name)))?;
@@ -158,7 +159,7 @@ impl Lifetime<'_> {
         let mut after = after.ok_or("the arrays before and after have other members")?;
         after.carry_on(&mut before, true).map_err(|error| format!("the reshape: {error}"))?;
         *plan = after.plan;
-        Ok((before, halves.position))
+        Ok((before, front))
     }
 
     fn superblocks(&self, offered: &[bool]) -> Result<Vec<Option<Superblock>>, String> {
@@ -219,7 +220,7 @@ impl Lifetime<'_> {
     fn started(
         &mut self,
         plan: StartPlan<usize>,
-        before: Option<(StartPlan<usize>, Sector)>,
+        before: Option<Before>,
         mut superblocks: Vec<Option<Superblock>>,
         hole: Vec<Slot>,
     ) -> Result<Started, String> {
@@ -262,7 +263,7 @@ impl Lifetime<'_> {
         &mut self,
         plan: &StartPlan<usize>,
         offered: &[bool],
-        before: Option<&(StartPlan<usize>, Sector)>,
+        before: Option<&Before>,
     ) -> Result<(), String> {
         self.check_geometry(&before.map_or(plan, |before| &before.0).geometry)?;
         let Assembly { members, journal, .. } = &plan.assembly;

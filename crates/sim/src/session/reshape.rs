@@ -3,7 +3,6 @@
 use super::{Event, Phase, Session};
 use lapstrake_engine::{DiskState, MemberId, NewGeometry};
 use lapstrake_geometry::{Config, Geometry};
-use lapstrake_metadata::Superblock;
 
 impl Session<'_> {
     pub(super) fn plan_reshape(&mut self) {
@@ -31,7 +30,7 @@ impl Session<'_> {
         self.say(|| format!("a reshape is asked for: {is_begun}"));
         if is_begun {
             for area in &mut self.data_area {
-                area.0 = area.0.saturating_add_signed(shift);
+                area.0 = area.0.saturating_add_signed(shift.min(0));
             }
         } else if self.dice.one_in(2) {
             let delay = self.dice.below(50_000_000);
@@ -51,18 +50,17 @@ impl Session<'_> {
     fn new_geometry(&self) -> Option<NewGeometry> {
         let to = self.plan.reshape?;
         let mut superblock = self.supervisor().members().next()?.0.clone();
-        let Superblock::V1(sb) = &mut superblock else { return None };
-        (sb.level, sb.layout) = (to.level.to_md(), to.layout.to_md());
-        (sb.chunksize, sb.raid_disks) = (to.chunk.0 as u32, to.disks.into());
-        let geometry = Geometry::new(&Config {
+        let config = Config {
             level: to.level,
             layout: to.layout,
             chunk: to.chunk,
             raid_disks: to.disks,
             component: superblock.component(),
             member_sizes: Vec::new(),
-        });
-        let (geometry, shift) = (geometry.ok()?, -(to.shift as i64));
-        Some(NewGeometry { geometry, superblock, shift, is_backwards: false })
+        };
+        superblock.set_geometry(&config);
+        let (geometry, is_backwards) = (Geometry::new(&config).ok()?, to.is_backwards);
+        let shift = if is_backwards { to.shift as i64 } else { -(to.shift as i64) };
+        Some(NewGeometry { geometry, superblock, shift, is_backwards })
     }
 }

@@ -38,6 +38,81 @@ pub enum ResizeError {
         /// The array's level.
         level: Level,
     },
+    /// Not between these levels.
+    #[error(
+        "a {from} is not reshaped to a {to} here, only RAID4, RAID5 and RAID6 to each other; nothing was changed; mdadm does \
+         more, on the array that Lapstrake has stopped"
+    )]
+    NotBetween {
+        /// The array's level.
+        from: Level,
+        /// What was asked for.
+        to: Level,
+    },
+    /// Slots would go.
+    #[error(
+        "an array of {old} members is not made one of {new} here; nothing was changed; mdadm does it, on the array that \
+         Lapstrake has stopped"
+    )]
+    FewerMembers {
+        /// Slots that there are.
+        old: u16,
+        /// What was asked for.
+        new: u16,
+    },
+    /// What is used of each member is not of whole chunks of the new size.
+    #[error(
+        "{} KiB are used of each member, which are not whole chunks of {} KiB; nothing was changed; make that less first \
+         (--size {}K)",
+        component.0 / 2,
+        chunk.0 / 2,
+        component.0 / chunk.0 * chunk.0 / 2
+    )]
+    PartOfChunk {
+        /// What is used.
+        component: Sectors,
+        /// The new chunk.
+        chunk: Sectors,
+    },
+    /// A bad-block log would not fit any more.
+    #[error(
+        "{member} has blocks on record as bad, whose places would move; nothing was changed; replace it first \
+         (`lapstrake replace`)"
+    )]
+    BadBlocks {
+        /// The member.
+        member: String,
+    },
+    /// Data can be moved to no other place before it is on record there.
+    #[error(
+        "{member} has {} KiB between superblock and data, and {} KiB are needed, so that nothing is overwritten before its \
+         copy is on record; nothing was changed; mdadm can do it with a backup file, on the array that Lapstrake has stopped",
+        room.0 / 2,
+        chunk.0 / 2
+    )]
+    NoRoomToMove {
+        /// The member with the least room.
+        member: String,
+        /// What it has.
+        room: Sectors,
+        /// The larger of the two chunks.
+        chunk: Sectors,
+    },
+    /// No shard could take the new geometry.
+    #[error(
+        "the array is served by one thread, and each geometry needs one; nothing was changed; serve it with --shards 2 or more \
+         (`lapstrake stop {array}` first)"
+    )]
+    OneShard {
+        /// The array's name as a shell takes it.
+        array: String,
+    },
+    /// No sync action may begin.
+    #[error("the array is frozen; nothing was changed; `lapstrake resume {array}` first")]
+    Frozen {
+        /// The array's name as a shell takes it.
+        array: String,
+    },
     /// Members failed, or got bad blocks, before the reshape began.
     #[error(
         "the reshape did not begin: members failed meanwhile, or have blocks on record as bad; the array is as it was, but \
