@@ -458,7 +458,11 @@ impl Membership {
             (spare.slot, spare.state) = (Some(slot), DiskState::InSync);
             spare.recovered_to = FULLY_TRUSTED;
         }
-        self.before = self.members.first().map(|member| member.superblock.clone());
+        self.before = self.members.first().map(|member| {
+            let mut before = member.superblock.clone();
+            before.take_over_for(&to.superblock);
+            before
+        });
         for member in &mut self.members {
             let superblock = &mut member.superblock;
             member.data_before = Some((superblock.data_offset(), superblock.data_size()));

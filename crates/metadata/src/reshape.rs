@@ -1,6 +1,6 @@
 //! Superblocks of an array whose geometry is being changed, as ones of the array before and after, and made of these.
 
-use lapstrake_geometry::{Config, Sector, Sectors};
+use lapstrake_geometry::{Config, Level, ParityLayout, Sector, Sectors};
 
 use crate::{Superblock, v1, v090};
 
@@ -41,6 +41,19 @@ impl Superblock {
             _ => unreachable!("members have superblocks of one version"),
         }
         this
+    }
+
+    /// Says of the array before a reshape what Linux makes of it before it begins one to another level: of a RAID4 a RAID5
+    /// whose parity is last.
+    pub fn take_over_for(&mut self, to: &Self) {
+        if self.level() != Some(Level::Raid4) || to.level() != Some(Level::Raid5) {
+            return;
+        }
+        let (level, layout) = (Level::Raid5.to_md(), ParityLayout::ParityLast.to_md());
+        match self {
+            Self::V1(sb) => (sb.level, sb.layout) = (level, layout),
+            Self::V090(sb) => (sb.level, sb.layout) = (level, layout),
+        }
     }
 
     /// Says that the array has this level, layout, chunk and number of slots.

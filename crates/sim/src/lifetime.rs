@@ -293,9 +293,13 @@ impl<'a> Lifetime<'a> {
 
     /// Whether no disk was away when the array got another geometry.
     fn knows_geometry(&self, started: &Started) -> bool {
-        let mut all = started.superblocks.iter().flatten();
-        let disks = started.plan.geometry.raid_disks();
-        started.before.is_none() && all.all(|superblock| superblock.raid_disks() == disks)
+        let shape = |sb: &Superblock| {
+            (sb.level(), sb.layout(), sb.chunk(), sb.raid_disks(), sb.data_offset())
+        };
+        let mut all = started.superblocks.iter().flatten().map(shape);
+        let first = all.next();
+        let is_grown = self.plan.reshape.is_none();
+        is_grown || started.before.is_none() && all.all(|one| Some(one) == first)
     }
 
     fn say(&self, what: impl FnOnce() -> String) {
