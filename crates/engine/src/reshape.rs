@@ -113,8 +113,8 @@ pub(crate) struct Reshape {
     shifts: (i64, i64),
     /// Up to where data was moved, and is stable when superblocks say so.
     position: Sector,
-    /// What the superblocks say that are on their way.
-    sent: Sector,
+    /// What the superblocks say that are on their way, and of which stage they are.
+    sent: (Sector, Stage),
     /// What they say on every member.
     recorded: Sector,
 }
@@ -128,7 +128,7 @@ fn rows(parity: &Parity, array: u64) -> (u64, u64) {
 impl Reshape {
     fn new(stage: Stage, before: Geometry, position: Sector, is_backwards: bool) -> Self {
         let shifts = (0, 0);
-        let (sent, recorded) = (position, position);
+        let (sent, recorded) = ((position, stage), position);
         Self { stage, before, to: None, is_backwards, shifts, position, sent, recorded }
     }
 
@@ -204,7 +204,7 @@ impl Reshape {
 
     /// What superblocks are to say that are sent now; none if they are to say that there is no reshape.
     pub(crate) fn send(&mut self) -> Option<Frontier> {
-        self.sent = self.position;
+        self.sent = (self.position, self.stage);
         let is_told = matches!(self.stage, Stage::Beginning | Stage::Moving);
         let (position, is_backwards) = (self.position, self.is_backwards);
         is_told.then_some(Frontier { position, is_backwards })
@@ -248,8 +248,9 @@ impl Supervisor {
         let is_unfit = |m: &Member| m.is_incomplete() || m.log().has_bad_blocks() || is_logged(m);
         let lacks_room = |m: &Member| {
             let room = m.superblock().data_size().0.saturating_add_signed(-to.shift);
-            m.is_present() && m.superblock().data_size().0.min(room) < to.geometry.component().0
+            m.superblock().data_size().0.min(room) < to.geometry.component().0
         };
+        let mut present = self.members.iter().filter(|m| m.is_present());
         is_parity(&self.geometry)
             && is_parity(&to.geometry)
             && new >= old
@@ -257,7 +258,7 @@ impl Supervisor {
             && !self.is_degraded()
             && self.resync_from().is_none()
             && to.geometry.array_sectors() >= self.usable()
-            && !self.members.iter().any(|m| is_unfit(m) || lacks_room(m))
+            && !present.any(|m| is_unfit(m) || lacks_room(m))
     }
 
     /// Where the geometries meet, as superblocks say it, if the array is being reshaped.
@@ -308,7 +309,7 @@ impl Supervisor {
             true => to.geometry.array_sectors().0,
             false => 0,
         });
-        (reshape.sent, reshape.recorded) = (reshape.position, reshape.position);
+        reshape.recorded = reshape.position;
         let before = self.shard_geometry();
         self.members.begin_reshape(&to);
         self.usable = UsableSize::of(self.usable());
@@ -384,12 +385,17 @@ impl Supervisor {
     /// An update is stable on all members.
     pub(crate) fn reshape_recorded(&mut self) {
         let Some(reshape) = &mut self.reshape else { return };
-        reshape.recorded = reshape.sent;
-        match reshape.stage {
+        let (position, stage) = reshape.sent;
+        // Those of the stage before may still have been on their way.
+        if stage != reshape.stage {
+            return;
+        }
+        reshape.recorded = position;
+        match stage {
             Stage::Levelling => reshape.stage = Stage::Wanted,
             Stage::Beginning => reshape.stage = Stage::Moving,
             Stage::Ending => reshape.stage = Stage::Ended,
-            _ => {}
+            Stage::Wanted | Stage::Moving | Stage::Ended => {}
         }
     }
 }

@@ -34,6 +34,7 @@ mod predict;
 mod replace;
 mod rescue;
 mod reshape;
+mod reshaping;
 mod scan;
 mod scrub;
 mod serve;

@@ -89,7 +89,7 @@ fn is_read(lab: &Lab, course: &Course, names: &str, options: &str, bytes: &[u8],
         assert_eq!(ran.code, 0, "{what}: {ran:?}");
         assert!(lab.read("without") == read, "{what}: other bytes without m{spared}");
     }
-    let refused = lab.run(&format!("serve {names}"));
+    let refused = lab.run(&format!("serve --overlay cow {names}"));
     assert_eq!(refused.code, 1, "{what}: {refused:?}");
     assert!(refused.err.contains("the array can only be read"), "{what}: {refused:?}");
     let found = lab.run("scan .");

@@ -259,6 +259,9 @@ impl CoordinatorRuntime {
             return Err(MemberError::Overlaid.into());
         }
         let supervisor = self.coordinator.supervisor().ok_or(CommandError::ReadOnly)?;
+        if supervisor.geometry_before().is_some() {
+            return Err(MemberError::Reshaped { array: self.facts.name.clone() }.into());
+        }
         // Where it goes is known to those who were members at its beginning.
         if supervisor.is_changing_bitmap() {
             return Err(MemberError::BitmapIsChanging.into());

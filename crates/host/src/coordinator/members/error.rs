@@ -187,6 +187,15 @@ pub enum MemberError {
     /// Where the new bitmap goes is known to those who were members at its beginning.
     #[error("the bitmap is being changed; nothing was written; try again")]
     BitmapIsChanging,
+    /// It would have two places.
+    #[error(
+        "the array is being reshaped, and takes in nobody meanwhile; nothing was written; `lapstrake wait {array}` waits for \
+         the end"
+    )]
+    Reshaped {
+        /// The array's name as a shell takes it.
+        array: String,
+    },
     /// Members that have gone keep their numbers.
     #[error(
         "{count} members have come and gone, more than can be numbered; nothing was written; stop the array and serve \

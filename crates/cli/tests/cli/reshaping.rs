@@ -1,0 +1,201 @@
+//! Promise: an array of RAID4, 5 or 6 gets more members, another level, chunk or layout while it is served; wherever it is
+//! left, it goes on here or in the kernel, and all bytes are there; what cannot be had is refused and changes nothing.
+
+use crate::support::md::Md;
+use crate::support::{Lab, pattern};
+
+/// How the array is made, of which members, what is asked for; whether the kernel can carry on what is begun here.
+const COURSES: [(&str, &str, &str, bool); 5] = [
+    ("-l5 -c64", "m0 m1 m2", "--raid-devices 4 m3", true),
+    ("-l6 -c64 -e 1.1", "m0 m1 m2 m3", "--raid-devices 5 --chunk 32K m4", true),
+    ("-l4 -c64", "m0 m1 m2", "--level 5 --layout left-symmetric m3 --raid-devices 4", true),
+    ("-l5 -c32", "m0 m1 m2", "--chunk 64K --layout right-asymmetric", true),
+    ("-l5 -c64", "m0 m1 m2", "--level 6 m3", false),
+];
+const MIB: usize = 1 << 20;
+
+fn lab() -> Lab {
+    Lab::new(&[20; 5])
+}
+
+/// All members of a course.
+fn all(members: &str, wish: &str) -> String {
+    let added = wish.split(' ').filter(|word| word.starts_with('m'));
+    let all: Vec<&str> = members.split(' ').chain(added).collect();
+    all.join(" ")
+}
+
+fn create(lab: &Lab, options: &str, members: &str) {
+    lab.run(&format!("create data --assume-clean {options} {members}")).ok();
+}
+
+/// Fills an array, and leaves it in the midst of a reshape, with something written on either side meanwhile.
+fn half_done(lab: &Lab, options: &str, members: &str, wish: &str) -> Vec<u8> {
+    create(lab, options, members);
+    let server = lab.serve_data(&format!("--shards 2 --sync-speed-max 2000 {members}"));
+    let mut bytes = pattern(7, lab.detail()["array_bytes"].as_u64().unwrap() as usize);
+    lab.fill(&server, &bytes);
+    let begun = lab.run(&format!("grow data {wish}")).ok();
+    assert!(begun.out.contains("data is being moved"), "{begun:?}");
+    lab.until("some of it", |shown| shown["sync"]["done_bytes"].as_u64() > Some(2 << 20));
+    let front = pattern(8, 4 * MIB);
+    lab.fill(&server, &front);
+    bytes[..front.len()].copy_from_slice(&front);
+    assert!(lab.contents(&server) == bytes, "{options}, {wish}: read in the midst");
+    server.stop();
+    let examined = lab.run("examine m0").ok();
+    assert!(examined.out.contains("Reshape pos'n"), "{options}, {wish}: {examined:?}");
+    bytes
+}
+
+/// What comes to an array by a reshape reads as zeros.
+fn lengthened(mut bytes: Vec<u8>, len: usize) -> Vec<u8> {
+    assert!(len >= bytes.len(), "nothing is cut");
+    bytes.resize(len, 0);
+    bytes
+}
+
+#[test]
+fn what_was_begun_here_is_carried_on_here_and_by_the_kernel() {
+    let Some(mut md) = Md::boot("arrays whose reshape was begun here") else { return };
+    for (options, members, wish, kernel_can) in COURSES {
+        let (lab, all) = (lab(), all(members, wish));
+        let bytes = half_done(&lab, options, members, wish);
+        let same_count = all == members;
+        let sure = match same_count || wish.contains("--level 6") {
+            true => {
+                let refused = lab.run(&format!("serve {all}"));
+                assert!(refused.err.contains("--reshape-position"), "{wish}: {refused:?}");
+                let words: Vec<&str> = refused.err.split_whitespace().collect();
+                let at = words.iter().position(|word| *word == "`--reshape-position").unwrap();
+                format!("--reshape-position {}", words[at + 1].trim_end_matches('`'))
+            }
+            false => String::new(),
+        };
+        let copies = Lab::new(&[20; 5]);
+        all.split(' ').for_each(|name| copies.write_at(name, 0, &lab.read(name)));
+        let server = lab.serve_data(&format!("--shards 2 {sure} {all}"));
+        lab.run("wait data").ok();
+        let bytes = lengthened(bytes, lab.contents(&server).len());
+        assert!(lab.contents(&server) == bytes, "{options}, {wish}: read afterwards");
+        lab.run("check data").ok();
+        lab.run("wait data").ok();
+        assert_eq!(lab.detail()["mismatch_sectors"], 0, "{options}, {wish}");
+        server.stop();
+        md.agrees(&lab, &all, &bytes);
+        if kernel_can {
+            md.finishes(&copies, &all, &bytes, "");
+        }
+    }
+}
+
+#[test]
+fn a_reshape_that_the_kernel_began_is_carried_on() {
+    let Some(mut md) = Md::boot("arrays whose reshape the kernel began") else { return };
+    for (options, wish) in [("-l5 -c64", "4"), ("-e 0.90 -l5 -c64", "4"), ("-l6 -c64", "5")] {
+        let (lab, count) = (lab(), wish.parse::<usize>().unwrap() - 1);
+        let names: Vec<String> = (0..=count).map(|index| format!("m{index}")).collect();
+        let names = names.join(" ");
+        let bytes = pattern(3, 64 * MIB);
+        std::fs::write(lab.path("bytes"), &bytes).unwrap();
+        md.play(
+            &lab,
+            &names,
+            &format!(
+                "rm -rf /run/mdadm
+                 quietly mdadm --create /dev/md0 --run --assume-clean {options} -n{count} \
+                     ${{devices[@]:0:{count}}}
+                 fill $dir/bytes >/dev/null
+                 quietly mdadm /dev/md0 --add ${{devices[{count}]}}
+                 reshape_part mdadm --grow /dev/md0 --raid-devices {wish}
+                 quietly mdadm --stop /dev/md0"
+            ),
+        );
+        let missing = format!("m{}", count - 1);
+        let copies = Lab::new(&[20; 5]);
+        names.split(' ').for_each(|name| copies.write_at(name, 0, &lab.read(name)));
+        let server = lab.serve_data(&format!("--shards 3 {names}"));
+        let size = lab.detail()["array_bytes"].as_u64().unwrap() as usize;
+        lab.run("wait data").ok();
+        let read = lab.contents(&server);
+        let before = size.min(read.len() - 1) / count * (count - 1);
+        assert!(read[..before] == bytes[..before], "{options}");
+        server.stop();
+        md.agrees(&lab, &names, &read);
+
+        let left: Vec<&str> = names.split(' ').filter(|name| *name != missing).collect();
+        let server = copies.serve_data(&format!("--degraded {}", left.join(" ")));
+        copies.run("wait data").ok();
+        assert!(copies.contents(&server) == read, "{options}, without {missing}");
+        server.stop();
+    }
+}
+
+#[test]
+fn a_cut_at_any_moment_leaves_all_that_was_answered() {
+    let (options, members) = ("-l5 -c64", "m0 m1 m2");
+    for (wish, rest) in [("--raid-devices 4 m3", ""), ("--raid-devices 5 --level 6 m3 m4", "")] {
+        let lab = lab();
+        create(&lab, options, members);
+        let mut server = lab.serve_data(&format!("--shards 2 --sync-speed-max 20000 {members}"));
+        let mut bytes = pattern(7, lab.detail()["array_bytes"].as_u64().unwrap() as usize);
+        lab.fill(&server, &bytes);
+        lab.run(&format!("grow data {wish}")).ok();
+        for round in 0..4u64 {
+            std::thread::sleep(std::time::Duration::from_millis(60));
+            let front = pattern(round, 2 * MIB);
+            lab.fill(&server, &front);
+            bytes[..front.len()].copy_from_slice(&front);
+            server.kill();
+            let all = all(members, wish);
+            server = lab.serve_data(&format!("--shards 2 --sync-speed-max 20000 {rest} {all}"));
+            assert!(lab.contents(&server)[..bytes.len()] == bytes, "{wish}, round {round}");
+        }
+        lab.run("set data --sync-speed-max 0").ok();
+        lab.run("wait data").ok();
+        let read = lab.contents(&server);
+        assert!(read == lengthened(bytes, read.len()), "{wish}");
+        server.stop();
+    }
+}
+
+#[test]
+fn what_cannot_be_reshaped_is_refused_and_stays_as_it_is() {
+    let lab = lab();
+    let refused = |wish: &str, says: &str| {
+        let before = lab.detail();
+        let ran = lab.run(&format!("grow data {wish}"));
+        assert_eq!(ran.code, 1, "{wish}: {ran:?}");
+        assert!(ran.err.contains(says) && ran.err.contains("nothing was changed"), "{wish}: {ran:?}");
+        let after = lab.detail();
+        for what in ["level", "layout", "chunk_bytes", "raid_devices", "array_bytes"] {
+            assert_eq!(before[what], after[what], "{wish}");
+        }
+    };
+    create(&lab, "-l5 -c64", "m0 m1 m2");
+    let server = lab.serve_data("--shards 1 m0 m1 m2");
+    refused("--chunk 128K", "--shards 2");
+    server.stop();
+    let server = lab.serve_data("--shards 2 m0 m1 m2");
+    refused("--raid-devices 4", "as many spares");
+    refused("--raid-devices 2", "not made one of 2");
+    refused("--level 10 --raid-devices 4", "not reshaped to a raid10");
+    refused("--layout n2", "n2");
+    refused("--chunk 48K", "power of two");
+    refused("--chunk 8M", "not whole chunks");
+    lab.run("freeze data").ok();
+    refused("--chunk 128K", "frozen");
+    lab.run("resume data").ok();
+    lab.run("fail data m1").ok();
+    refused("--chunk 128K", "a member is missing");
+    let already = lab.run("grow data --chunk 64K").ok();
+    assert!(already.out.contains("already"), "{already:?}");
+    server.stop();
+
+    let lab = Lab::new(&[20; 4]);
+    create(&lab, "-l5 -c64 -e 1.0", "m0 m1 m2");
+    let server = lab.serve_data("--shards 2 m0 m1 m2");
+    let ran = lab.run("grow data --raid-devices 4 m3");
+    assert!(ran.code == 1 && ran.err.contains("between superblock and data"), "{ran:?}");
+    server.stop();
+}
