@@ -1,10 +1,11 @@
 //! Promise: a request is answered once, when all its parts have ended; what may not begin yet waits; nobody hears of an
 //! end too early.
 
-use lapstrake_array::{Outgoing, RoutedRequest, Router, RouterWorld, ShardGone, SpanMap};
+use lapstrake_array::{Front, Outgoing, RoutedRequest, Router, RouterWorld, ShardGone, SpanMap};
 use lapstrake_engine::{
     Buf, BufId, Comparison, Compute, FULLY_TRUSTED, Finding, MemberConfig, MemberIo, Notice, Order,
-    Request, RequestError, RequestKind, Seal, Shard, ShardConfig, Time, World,
+    PieceId, Request, RequestError, RequestKind, Seal, Shard, ShardConfig, SyncAction, SyncPiece,
+    Time, World,
 };
 use lapstrake_geometry::{Config, Geometry, Layout, Level, Sector, Sectors, Slot};
 use std::mem;
@@ -18,6 +19,10 @@ struct Notes {
     sent: Vec<String>,
     lent: u32,
     needs_active: bool,
+    /// Memory that was filled with zeros: its first byte and its sectors.
+    cleared: Vec<(u64, u64)>,
+    /// Pieces that have ended, and whether well.
+    synced: Vec<bool>,
 }
 
 impl World for Notes {
@@ -67,6 +72,15 @@ impl RouterWorld for Notes {
     }
     fn notify(&mut self, notice: Notice) {
         self.needs_active |= notice == Notice::NeedActive;
+        if let Notice::Synced(report) = notice {
+            self.synced.push(report.ok);
+        }
+    }
+    fn memory_to_move(&mut self, _: u64) -> Option<u64> {
+        Some(1 << 20)
+    }
+    fn clear(&mut self, address: u64, sectors: u64) {
+        self.cleared.push((address - (1 << 20), sectors));
     }
     fn request_begins(&mut self, request: Request) -> Request {
         self.begun.push((request.sector.0, request.len.0));
@@ -153,6 +167,23 @@ impl Rig {
     }
 }
 
+/// A router whose shard has the new geometry of an array, of which nothing was moved yet.
+fn of_new_geometry() -> Rig {
+    let mut rig = Rig::new();
+    let front = Front { position: 0, is_backwards: false, shard: 0, moving: 0..64 };
+    let spans = SpanMap::new(8).among(vec![1]).with_front(front);
+    rig.router.redealt(&mut rig.shard, &mut rig.world, spans);
+    let piece = SyncPiece {
+        id: PieceId(3),
+        action: SyncAction::Reshape,
+        start: Sector(0),
+        len: Sectors(64),
+        within: 0..20,
+    };
+    rig.router.sync(&mut rig.shard, &mut rig.world, piece);
+    rig
+}
+
 fn write(sector: u64, len: u64) -> RoutedRequest<u64> {
     let buf = Buf { id: BufId(7), offset: 0 };
     let kind = RequestKind::Write { buf, fua: false, followed: false };
@@ -231,4 +262,47 @@ fn while_paused_a_peer_hears_of_an_end_when_what_that_mended_is_done() {
         rig.end_ios(1, true);
     }
     assert_eq!(rig.sent(), ["shard 1: 42 Ok(())"]);
+}
+
+#[test]
+fn what_is_moved_is_read_from_the_old_owners_and_what_comes_is_zeros() {
+    let mut rig = of_new_geometry();
+    let parts =
+        ["8 at 0, memory Some(0)", "8 at 8, memory Some(4096)", "4 at 16, memory Some(8192)"];
+    assert_eq!(rig.sent(), parts.map(|part| format!("shard 1: {part}")));
+    assert_eq!(mem::take(&mut rig.world.cleared), [(20 * 512, 44)]);
+    (0..2).for_each(|_| rig.router.peer_replied(&mut rig.world, 0, Ok(())));
+    rig.drive();
+    assert!(rig.world.ios.is_empty(), "not all is read");
+    rig.router.peer_replied(&mut rig.world, 0, Ok(()));
+    rig.drive();
+    let written: u64 = rig.world.ios.iter().map(|io| io.len.0).sum();
+    assert_eq!((written, rig.begun()), (2 * 64, vec![]), "two copies, of no client's");
+    rig.end_ios(2, true);
+    assert_eq!((mem::take(&mut rig.world.synced), rig.world.lent), (vec![true], 0));
+}
+
+/// What would be lost: what a client writes where the old geometry has it, behind what was read there.
+#[test]
+fn writes_to_what_is_moved_wait_until_it_was_moved() {
+    let mut rig = of_new_geometry();
+    rig.sent();
+    rig.request("writer", write(60, 8), true);
+    rig.request("other", write(64, 8), true);
+    assert_eq!(rig.sent(), ["shard 1: 8 at 64, memory Some(0)"]);
+    let front = Front { position: 64, is_backwards: false, shard: 0, moving: 0..0 };
+    let spans = SpanMap::new(8).among(vec![1]).with_front(front);
+    rig.router.redealt(&mut rig.shard, &mut rig.world, spans);
+    assert_eq!(rig.sent(), ["shard 1: 4 at 64, memory Some(2048)"]);
+    assert_eq!(rig.begun(), [(60, 4)]);
+}
+
+#[test]
+fn a_piece_that_cannot_be_read_is_not_written() {
+    let mut rig = of_new_geometry();
+    rig.sent();
+    (0..3).for_each(|_| rig.router.peer_replied(&mut rig.world, 0, Err(RequestError::Io)));
+    rig.drive();
+    assert!(rig.world.ios.is_empty());
+    assert_eq!(rig.world.synced, [false]);
 }

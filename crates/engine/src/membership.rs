@@ -775,6 +775,7 @@ mod tests {
             tail: None,
             bare,
             denies_bitmap: false,
+            reshape: None,
         };
         let written = |members: &mut Membership, bare| -> Vec<_> {
             members.superblocks(&state(bare)).into_iter().map(|write| write.0).collect()

@@ -85,7 +85,8 @@ pub struct SyncPiece {
     pub start: Sector,
     /// Length; on parity levels whole stripes.
     pub len: Sectors,
-    /// Only what lies within these member sectors is done; of copies it is what is recovered.
+    /// Only what lies within these member sectors is done; of copies it is what is recovered. Of a reshape: the array's
+    /// sectors that the old geometry has; the rest is to read as zeros.
     pub within: Range<u64>,
 }
 

@@ -166,7 +166,10 @@ fn what_cannot_be_reshaped_is_refused_and_stays_as_it_is() {
         let before = lab.detail();
         let ran = lab.run(&format!("grow data {wish}"));
         assert_eq!(ran.code, 1, "{wish}: {ran:?}");
-        assert!(ran.err.contains(says) && ran.err.contains("nothing was changed"), "{wish}: {ran:?}");
+        assert!(
+            ran.err.contains(says) && ran.err.contains("nothing was changed"),
+            "{wish}: {ran:?}"
+        );
         let after = lab.detail();
         for what in ["level", "layout", "chunk_bytes", "raid_devices", "array_bytes"] {
             assert_eq!(before[what], after[what], "{wish}");

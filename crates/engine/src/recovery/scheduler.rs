@@ -456,8 +456,8 @@ impl SyncScheduler {
         run.next = next;
     }
 
-    /// Begins the next window, up to `stop`, with these pieces (array sectors: start and length). False: it has none,
-    /// so that it has ended.
+    /// Begins the next window, up to `stop`, with these pieces (array sectors: start and length). `within`: of a reshape, what
+    /// the old geometry has of them. False: it has none, so that it has ended.
     pub(super) fn begin_window(
         &mut self,
         now: Time,
@@ -588,14 +588,14 @@ mod tests {
     #[test]
     fn a_window_ends_with_the_last_of_its_pieces_and_one_without_any_at_once() {
         let mut it = running(SyncAction::Check);
-        assert!(it.begin_window(Time(0), 2048, &[(0, 1024), (1024, 1024)]));
+        assert!(it.begin_window(Time(0), 2048, &[(0, 1024), (1024, 1024)], None));
         let pieces = [it.poll_piece(), it.poll_piece()].map(|piece| piece.expect("a piece"));
         assert_eq!(pieces.clone().map(|piece| piece.start), [Sector(0), Sector(1024)]);
         it.reported(Time(1), report(&pieces[1], true));
         assert_eq!(done(&it), 0);
         it.reported(Time(1), report(&pieces[0], true));
         assert_eq!(done(&it), 2048);
-        assert!(!it.begin_window(Time(1), 4096, &[]));
+        assert!(!it.begin_window(Time(1), 4096, &[], None));
         assert_eq!(done(&it), 4096);
     }
 
@@ -615,7 +615,7 @@ mod tests {
     fn what_shards_were_not_sent_ends_when_a_run_is_interrupted() {
         let mut it = running(SyncAction::Resync);
         let sent = window(&mut it, 2048);
-        assert!(it.begin_window(Time(0), 4096, &[(2048, 2048)]));
+        assert!(it.begin_window(Time(0), 4096, &[(2048, 2048)], None));
         it.end_all(false);
         assert!(it.poll_piece().is_none());
         assert!(!it.is_over(), "a shard works at one piece still");

@@ -463,6 +463,7 @@ fn no_piece_crosses_a_span() {
         safe_mode_delay_ns: SECOND_NS,
         resync_from: Some(Sector(100)),
         was_replayed: false,
+        reshape: None,
         bitmap: None,
         sync: SyncConfig { speed: SyncSpeed::default(), frozen: false, span: Sectors(SPAN) },
         epoch_s: 0,

@@ -3,7 +3,8 @@
 use lapstrake_geometry::{Layout, Level, Raid0Layout, Sector, Sectors, Slot};
 use lapstrake_metadata::v1::{self, feature};
 use lapstrake_metadata::{
-    ByteOrder, MAGIC, Role, Superblock, SuperblockError, Unsupported, Version, read_at, v090,
+    ByteOrder, MAGIC, ReshapeRecord, Role, Superblock, SuperblockError, Unsupported, Version,
+    read_at, v090,
 };
 use proptest::prelude::*;
 

@@ -58,6 +58,7 @@ fn quiet(level: Level, disks: u16) -> Plan {
         uneven_cuts: false,
         file_fault_every: 0,
         grows_from: None,
+        reshape: None,
         converges: false,
     }
 }

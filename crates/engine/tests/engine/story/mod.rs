@@ -39,6 +39,7 @@ pub fn supervisor(
         safe_mode_delay_ns: DELAY_NS,
         resync_from,
         was_replayed: false,
+        reshape: None,
         bitmap,
         sync: SyncConfig { speed: SyncSpeed::default(), frozen: false, span: Sectors(u64::MAX) },
         epoch_s: 1_800_000_000,
