@@ -1,7 +1,7 @@
 //! An answer for a terminal: the pick and why, what would change it, a table of what no other beats, and a chart.
 
 use super::choose::SAME;
-use super::{Advice, Candidate, Load, Question, Tried};
+use super::{Advice, Candidate, Load, Question, Tried, bars};
 use crate::plan::Pattern;
 use crate::record::Unit;
 use crate::report::units::{bytes, digits, scale, value};
@@ -49,6 +49,7 @@ pub(super) fn words(question: &Question, advice: &Advice) -> Vec<String> {
     lines.push(format!("  {}", figures(question, one)));
     lines.extend(one.candidate.commands(&question.disks).iter().map(|line| format!("    {line}")));
     lines.push(why(advice, one));
+    lines.extend(bars::words(question, one));
     lines.extend(what_the_spare_buys(advice, one));
     for offer in &advice.choice.offers {
         let other = &advice.tried[offer.place];
