@@ -35,7 +35,7 @@ pub(crate) enum Access {
 /// On what it does it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Ground {
-    /// One disk, with no page cache before it.
+    /// One disk, with no page cache before it, whose queue has no choice (`keeps_order`).
     pub is_bare_disk: bool,
     /// Not all are hard disks.
     pub has_flash: bool,
@@ -59,7 +59,12 @@ impl Ground {
         state: &State,
         load: &Load,
     ) -> Self {
-        let disks: Vec<_> = array.disks().iter().filter_map(|name| plan.disk(name)).collect();
+        let is_there = |name: &&str| match state {
+            State::Degraded(missing) => !missing.iter().any(|missing| missing == name),
+            _ => true,
+        };
+        let used = array.disks().into_iter().filter(is_there);
+        let disks: Vec<_> = used.filter_map(|name| plan.disk(name)).collect();
         let used: Vec<String> = disks.iter().map(|disk| drive_of(disk)).collect();
         let held = |drive: &String| {
             let channel = drives.channel(drive)?;
@@ -68,7 +73,8 @@ impl Ground {
         let cables: Vec<&str> =
             distinct(&used).filter_map(held).map(|cable| cable.name.as_str()).collect();
         Self {
-            is_bare_disk: array.kind == SubjectKind::Disk && matches!(load, Load::Io(_)),
+            is_bare_disk: array.kind == SubjectKind::Disk
+                && matches!(load, Load::Io(io) if keeps_order(io)),
             has_flash: !used.iter().all(|drive| drives.is_rotational(drive)),
             is_shingled: used.iter().any(|drive| drives.is_shingled(drive)),
             is_volume: array.kind == SubjectKind::Controller,
@@ -87,13 +93,13 @@ impl Ground {
             _ if self.has_controller && writes => "how a controller's cache writes is not known",
             _ if self.is_shingled && writes => "nobody published shingled disks",
             _ if self.is_rebuilding => "nobody published loads beside a rebuild",
+            Access::Flushed => "nobody published writes that are flushed",
+            Access::Turns => "how several streams take turns on one drive is not explained",
             _ if self.is_bare_disk => return Ok(Kind::Disk),
             Access::Reads if self.is_shared => {
                 "how a stream of reads takes turns on one drive or cable is not explained"
             }
-            Access::Turns => "how several streams take turns on one drive is not explained",
             Access::Scattered => "one case has writes without order",
-            Access::Flushed => "nobody published writes that are flushed",
             Access::Reads => return Ok(Kind::Reads),
             Access::Writes => return Ok(Kind::Writes),
             Access::Seeks => return Ok(Kind::Seeks),
@@ -107,6 +113,12 @@ fn distinct(names: &[String]) -> impl Iterator<Item = &String> {
 
 fn has_twice<T: PartialEq>(all: &[T]) -> bool {
     all.iter().enumerate().any(|(at, one)| all[..at].contains(one))
+}
+
+/// Whether a disk meets requests in the order in which they are made, as in the traces that speak for disks.
+pub(crate) fn keeps_order(io: &Io) -> bool {
+    let is_scattered = matches!(io.pattern, Pattern::Uniform | Pattern::Zipf(_));
+    !is_scattered || io.depth.saturating_mul(io.threads) == 1
 }
 
 /// What requests of the lab's own do.
