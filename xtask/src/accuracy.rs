@@ -6,7 +6,8 @@
 //! ties) over arrays and over all rows. Rows of single disks are what the disks' profiles were calibrated on.
 //!
 //! Then what was chosen with arrays' rows in sight is chosen again without those that are judged: without an array's
-//! own rows, and without all of its case. Error bars are made of what was left out (`calibration`).
+//! own rows, and without all of its case. What was left out is what `lapstrake predict` makes its error bars of, and
+//! whether these hold is tried (`calibration`).
 //!
 //! What it does not do: judge. A row that no plan predicts is named.
 
@@ -22,7 +23,7 @@ use serde_json::Value;
 use sources::{Column, KIB, MIB, SOURCES, Source, Unit};
 use std::fs;
 use std::path::{Path, PathBuf};
-use table::{Case, Row};
+use table::{Case, Figure, Row};
 use world::World;
 
 /// Runs of the plans as they are shipped; odd, so that there is a median. Refits have a third as many.
@@ -36,7 +37,7 @@ pub fn run(directory: &str) -> Result<(), Error> {
         Ok(text) => text.parse().map_err(|_| Error::Failed(format!("ACCURACY_SEEDS={text}")))?,
         Err(_) => SEEDS,
     };
-    let mut fitted: Vec<Fitted> = Vec::new();
+    let (mut fitted, mut cases): (Vec<Fitted>, Vec<(&[Source], Case)>) = (Vec::new(), Vec::new());
     for sources in SOURCES.chunk_by(|a, b| a.csv == b.csv) {
         let path = Path::new(directory).join(format!("{}.csv", sources[0].csv));
         let case = match fs::read_to_string(&path) {
@@ -51,12 +52,20 @@ pub fn run(directory: &str) -> Result<(), Error> {
             print!("{}", table::report(source.csv, &case, &rows));
         }
         fitted.push(refit::refit(sources, &case, &lapstrake, seeds.div_ceil(3))?);
+        cases.push((sources, case));
     }
     if fitted.is_empty() {
         return Err(Error::Failed(format!("{directory} holds none of the cases")));
     }
     print!("{}", refit::report(&fitted));
-    print!("{}", calibration::report(&fitted));
+    for (at, (sources, case)) in cases.iter().enumerate() {
+        let evidence = calibration::evidence(&fitted, Some(fitted[at].case))?;
+        fitted[at].try_bars(sources, case, &lapstrake, &evidence)?;
+    }
+    print!("{}", calibration::report(&fitted)?);
+    if cases.len() == SOURCES.chunk_by(|a, b| a.csv == b.csv).count() {
+        calibration::ship(&fitted)?;
+    }
     Ok(())
 }
 
@@ -80,14 +89,17 @@ impl Source {
         let Some((_, array, state)) = self.rows.iter().find(|known| known.0 == name) else {
             return Row::default();
         };
-        let value = |records: &[Value], workload: &str, metric: &str| {
+        let record = |records: &[Value], workload: &str, metric: &str| {
             let is_it = |record: &&Value| {
                 record["array"] == *array
                     && record["state"] == *state
                     && record["workload"] == workload
                     && record["metric"] == metric
             };
-            records.iter().find(is_it)?["value"].as_f64()
+            records.iter().find(is_it).cloned()
+        };
+        let value = |records: &[Value], workload: &str, metric: &str| {
+            record(records, workload, metric)?["value"].as_f64()
         };
         let found = |column: &Column, records: &[Value]| {
             let rate = value(records, column.workload, column.metric)?;
@@ -103,11 +115,27 @@ impl Source {
             let mut all =
                 runs.iter().map(|run| found(column, run)).collect::<Option<Vec<f64>>>()?;
             all.sort_by(f64::total_cmp);
-            Some((column.name, all[all.len() / 2]))
+            let first = record(runs.first()?, column.workload, column.metric)?;
+            Some((column.name, column.figure(all[all.len() / 2], &first)))
         };
         Row {
             figures: self.columns.iter().filter_map(figure).collect(),
             is_array: !array.starts_with("single"),
         }
+    }
+}
+
+impl Column {
+    /// A figure with the bar of its record, in the column's unit.
+    fn figure(&self, value: f64, record: &Value) -> Figure {
+        let evidence = record["evidence"].as_str().filter(|_| matches!(self.unit, Unit::Of(_)));
+        let kind =
+            evidence.map_or(calibration::GUESS, |kind| kind.split(':').next().unwrap_or(kind));
+        let end = |key: &str| match self.unit {
+            Unit::Of(unit) => record[key].as_f64().map(|end| end / unit),
+            Unit::Percent => None,
+        };
+        let bar = end("low").zip(end("high")).map(|(low, high)| [low, high]);
+        Figure { value, kind: kind.to_owned(), bar }
     }
 }

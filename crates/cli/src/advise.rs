@@ -6,7 +6,8 @@ use crate::lab::{page_to_come, write};
 use crate::options::bytes;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lapstrake_lab::advise::{
-    self, Advice, Care, Disk, Load, PRESETS, Question, Wishes, disks_of, loads_of_plan, preset,
+    self, Advice, Care, Disk, Load, PRESETS, Question, Wishes, disks_of, loads_of_plan, on_cable,
+    preset,
 };
 use lapstrake_lab::predict::{DEFAULT_PROCESSOR, processor_profile, profile_named};
 use lapstrake_lab::{TEXT_MAX, read_text};
@@ -16,6 +17,7 @@ const HELP: &str = "\
 Examples:
   lapstrake advise --disk hdd-4tbx4 --load file-server
   lapstrake advise --disk hdd-4tbx2 --disk hdd-20tbx2@310 --load backup --capacity 8T --loss 0.1%
+  lapstrake advise --disk ST340015Ax3 --cable ST340015A-1,ST340015A-2@66M --load media
   lapstrake advise --disk a.toml --disk b.toml --load plans/quick.toml -o advice.html
 
 Disks:
@@ -42,6 +44,9 @@ pub struct Args {
     /// A TOML file of disks
     #[arg(long, value_name = "FILE")]
     disks: Option<PathBuf>,
+    /// Disks that share an ATA cable, which a command keeps until it ends, by their names in answers (PROFILE-N)
+    #[arg(long = "cable", value_name = "NAME,NAME[@RATE]")]
+    cable: Vec<String>,
     #[arg(long = "load", value_name = "NAME|PLAN", required = true, help = load_help())]
     load: Vec<String>,
     /// What it must offer at least
@@ -177,7 +182,9 @@ fn disks(args: &Args) -> Result<Vec<Disk>, Failure> {
     };
     let text = args.disks.as_ref().map(read).transpose()?;
     let file = args.disks.as_deref().zip(text.as_deref());
-    disks_of(&args.disk, file, &profile_named).map_err(Failure::usage)
+    let disks = disks_of(&args.disk, file, &profile_named).map_err(Failure::usage)?;
+    let put = |disks, cable: &String| on_cable(disks, cable, &|rate| bytes(rate));
+    args.cable.iter().try_fold(disks, put).map_err(Failure::usage)
 }
 
 fn loads(args: &Args) -> Result<Vec<Load>, Failure> {

@@ -7,12 +7,12 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lapstrake_device::quoted_path;
 use lapstrake_lab::plan::Plan;
 use lapstrake_lab::predict::{
-    DEFAULT_PROCESSOR, DEFAULT_PROFILE, HERE, Options, Prediction, keep, metrics, predict,
-    processor_profile, profile_named, table, virtual_time,
+    DEFAULT_PROCESSOR, DEFAULT_PROFILE, Evidence, HERE, Options, Prediction, keep, metrics,
+    predict, processor_profile, profile_named, table, virtual_time,
 };
 use lapstrake_lab::report::{self, Report};
 use lapstrake_lab::store::Store;
-use lapstrake_lab::width;
+use lapstrake_lab::{TEXT_MAX, read_text, width};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -34,7 +34,8 @@ Profiles:
 Error bars:
   Each case runs once with the profiles as they are, then with every figure drawn as far off as its confidence lets it
   be, each time with other places, where the load has no order, and other angles of the platters. Value: the median of
-  these runs; low and high: between them lie 95 % of the runs.
+  these runs. 95 % of such figures lie between low and high: where 95 % of the runs lie, and as far off as the models
+  were on published arrays that had no say in them. Where nobody published such figures, it is said to be a guess.
 
 Exit codes:
   0  predicted
@@ -66,6 +67,10 @@ pub struct Args {
     /// On what the arrays run, whatever the plan says
     #[arg(long, value_name = "PROCESSOR", help = processor_help())]
     processor: Option<String>,
+    /// What models were off elsewhere, instead of what is built in: a CSV file of case, array, figure, kind, published,
+    /// predicted
+    #[arg(long, value_name = "FILE")]
+    evidence: Option<PathBuf>,
     /// Threads that predict; as many as there are processors if none is given
     #[arg(
         long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), allow_negative_numbers = true
@@ -105,6 +110,7 @@ pub fn run(args: &Args) -> Outcome {
             Some(threads) => threads.into(),
             None => std::thread::available_parallelism().map_or(1, usize::from),
         },
+        evidence: evidence(args.evidence.as_deref())?,
     };
     // Before what takes long: is it a store that can be written?
     let mut store = Store::open(&args.store.store)?;
@@ -135,6 +141,13 @@ pub fn run(args: &Args) -> Outcome {
         write(Some(path), &report::html(&Report::of(&stored), &stored))?;
     }
     Ok(if failed.is_empty() { Exit::Done } else { Exit::Degraded })
+}
+
+fn evidence(path: Option<&Path>) -> Result<Evidence, Failure> {
+    let Some(path) = path else { return Ok(Evidence::default()) };
+    let failed = |why: &dyn std::fmt::Display| Failure::usage(format!("{}: {why}", path.display()));
+    let text = read_text(path, TEXT_MAX).map_err(|error| failed(&error))?;
+    Evidence::parse(&text).map_err(|why| failed(&why))
 }
 
 fn named<P>(

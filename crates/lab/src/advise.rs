@@ -7,6 +7,7 @@
 //! Invariant: the same question is answered in the same way. What it does not do: choose disks to buy, look at
 //! more than one machine, or know what a load will be: it takes it as given.
 
+mod bars;
 mod bounds;
 mod candidate;
 mod choose;
@@ -30,8 +31,8 @@ pub use enumerate::DISKS_MAX;
 pub use json::json;
 pub use page::page;
 pub use presets::{PRESETS, preset};
-pub use question::{Care, Disk, Load, Question, Wishes, loads_of_plan};
-pub use spec::disks_of;
+pub use question::{Cable, Care, Disk, Load, Question, Wishes, loads_of_plan};
+pub use spec::{disks_of, on_cable};
 pub use text::text;
 
 use crate::LabError;

@@ -11,6 +11,7 @@
 //! - what cannot be predicted is said with its reason, and never made up.
 
 pub(crate) mod drive;
+pub(crate) mod evidence;
 mod fit;
 mod here;
 mod job;
@@ -20,7 +21,9 @@ mod metrics;
 mod syncs;
 mod system;
 mod table;
+pub(crate) mod trust;
 
+pub use evidence::Evidence;
 pub use here::HERE;
 pub use metrics::{Metric, metrics};
 pub use table::table;
@@ -28,7 +31,9 @@ pub use table::table;
 use crate::LabError;
 use crate::facts::versions;
 use crate::plan::{Array, Load, Plan, Workload, listed, processor_named, profile};
-use crate::record::{self, Device, Experiment, Facts, Origin, PREDICTED, Run, State, Subject};
+use crate::record::{
+    self, Device, Experiment, Facts, Origin, PREDICTED, PREDICTED_LOAD, Run, State, Subject,
+};
 use crate::run::{load_time, subject_record, workload_record};
 use crate::store::{ExperimentId, Store};
 use fit::unpredictable;
@@ -45,6 +50,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use syncs::{SyncJob, syncs, untold};
+use trust::{Ground, Trust, access};
 
 /// The profile of disks that the lab would make, where the plan names none.
 pub const DEFAULT_PROFILE: &str = "hdd-4tb";
@@ -56,7 +62,7 @@ const DEFAULT_MEMORY: u64 = 8 << 30;
 const DEFAULT_LINUX: u32 = 60100;
 
 /// The share of its time from which on a core is what limits a load.
-const BUSY: f64 = 0.95;
+pub(crate) const BUSY: f64 = 0.95;
 
 /// How to predict.
 #[derive(Clone, Debug)]
@@ -71,6 +77,8 @@ pub struct Options {
     pub processor: Option<ProcessorProfile>,
     /// Threads that predict.
     pub threads: usize,
+    /// What bars are made of, besides what is drawn.
+    pub evidence: Evidence,
 }
 
 /// A predicted case.
@@ -86,6 +94,8 @@ pub struct Predicted {
     pub runs: Vec<Run>,
     /// Of an array that was being rebuilt: bytes a second of its new member, in each run.
     pub rebuild_rates: Vec<f64>,
+    /// Of each phase, what speaks for its figure.
+    trust: Vec<Trust>,
 }
 
 /// A plan's prediction.
@@ -103,6 +113,8 @@ pub struct Prediction {
     pub seed: u64,
     /// Sizes of the plan's disks.
     pub disk_bytes: Vec<u64>,
+    /// What bars are made of, besides what is drawn.
+    evidence: Evidence,
     /// Time that passed in all the worlds together.
     pub virtual_time: Duration,
     /// Processor time that threads took for that and for losses, together.
@@ -193,6 +205,7 @@ pub fn predict(
     let cases: Vec<Predicted> =
         cases.iter().zip(done.chunks(draws as usize)).map(predicted).collect();
     notes.extend(processor_bound(&cases));
+    notes.extend(guesses(&cases));
     Ok(Prediction {
         cases,
         syncs: timed,
@@ -200,6 +213,7 @@ pub fn predict(
         notes,
         seed,
         disk_bytes: plan.disks.iter().map(|disk| drives.bytes(disk)).collect(),
+        evidence: options.evidence.clone(),
         virtual_time,
         worked: crew.worked,
         took: began.elapsed(),
@@ -249,6 +263,29 @@ fn processor_bound(cases: &[Predicted]) -> Option<String> {
             listed(&bound)
         )
     })
+}
+
+/// Tells which figures are a guess, by the reason.
+fn guesses(cases: &[Predicted]) -> Vec<String> {
+    let mut told: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for case in cases {
+        for (at, trust) in case.trust.iter().enumerate() {
+            let Err(why) = trust else { continue };
+            let phase = case.runs.iter().find_map(|run| run.phases.get(at));
+            let phase = phase.map_or("", |phase| phase.name.as_str());
+            let load = [&*case.workload.name, phase].join(" ");
+            let names = told.entry(why).or_default();
+            let name = load.trim().to_owned();
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
+    let note = |(why, names): (&str, Vec<String>)| {
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        format!("a guess, without a bar: {}: {why}", listed(&names))
+    };
+    told.into_iter().map(note).collect()
 }
 
 fn unpredicted(faults: Vec<String>) -> LabError {
@@ -333,12 +370,16 @@ fn predicted(
     runs: &[Done],
 ) -> Predicted {
     let size = runs.iter().find_map(|run| run.size);
+    let ground = Ground::of(plan, drives, array, state, &workload.load);
+    let good = runs.iter().find(|run| run.run.error.is_none());
+    let phases = good.map_or(&[][..], |run| &run.run.phases);
     Predicted {
         subject: subject_record(plan, array, size, &|disk| drives.words(disk)),
         state: (*state).clone(),
         workload: workload_record(workload),
         runs: runs.iter().map(|done| done.run.clone()).collect(),
         rebuild_rates: runs.iter().filter_map(|done| done.rebuild_rate).collect(),
+        trust: phases.iter().map(|phase| ground.trust(access(workload, phase))).collect(),
     }
 }
 
@@ -386,6 +427,12 @@ fn facts(plan: &Plan, prediction: &Prediction, options: &Options) -> Facts {
         (format!("{PREDICTED}{array}: {workload}, {name}"), table::words(metric))
     };
     let mut more: BTreeMap<String, String> = alone.map(told).collect();
+    let all = metrics(prediction);
+    let of_loads = all.iter().take(all.len() - prediction.syncs.len() - prediction.losses.len());
+    more.extend(of_loads.filter(|metric| table::is_figure(metric)).map(|metric| {
+        let Metric { array, state, workload, metric: name, .. } = metric;
+        (format!("{PREDICTED_LOAD}{array} {state}: {workload}, {name}"), table::words(metric))
+    }));
     more.insert("seed".into(), prediction.seed.to_string());
     more.insert("draws".into(), options.draws.to_string());
     Facts {

@@ -56,6 +56,8 @@ pub struct Experiment {
 
 /// How the names of facts begin that were predicted.
 pub const PREDICTED: &str = "predicted: ";
+/// And those of figures under loads, with their bars.
+pub const PREDICTED_LOAD: &str = "predicted load: ";
 
 /// What a result depends on besides the plan.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -73,7 +75,7 @@ pub struct Facts {
     pub versions: BTreeMap<String, String>,
     /// The disks.
     pub devices: Vec<Device>,
-    /// All else that is worth keeping; what begins with [`PREDICTED`] was not found but predicted.
+    /// All else that is worth keeping; what begins with [`PREDICTED`] or [`PREDICTED_LOAD`] was not found but predicted.
     pub more: BTreeMap<String, String>,
 }
 

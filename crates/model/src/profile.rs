@@ -141,6 +141,12 @@ impl Profile {
         toml::to_string(self).map_err(|error| ProfileError::Syntax(error.to_string()))
     }
 
+    /// Whether tracks lie over each other.
+    #[must_use]
+    pub fn is_shingled(&self) -> bool {
+        matches!(&self.kind, Kind::HardDisk(disk) if disk.shingled.is_some())
+    }
+
     /// The disk that this describes.
     ///
     /// # Errors

@@ -1,137 +1,108 @@
-//! Error bars that hold: how far off the model is, by kind of figure, from what was left out.
+//! Error bars that hold: whether figures lie in the bars that `lapstrake predict` gives them, by evidence in which their
+//! case had no say.
 //!
-//! A bar reaches a factor up and down. Its logarithm is the quantile of the absolute logarithms of errors on figures
-//! whose case had no say (conformal: of n the one of rank 0.95 (n + 1)); of fewer than 19 there is no such rank, and it is
-//! what a t distribution around none with their mean square says. Whether bars hold is tried without a case's own
-//! errors.
+//! What was left out becomes the evidence that is shipped (`crates/lab/src/predict/left_out.csv`). Each case is then
+//! predicted once more, with what one would say without any array's row, and with the evidence of the others.
 //!
-//! What it does not do: bars of kinds that nobody published (solid-state disks, latencies, controllers of which no
-//! other was seen): these are guesses and counted as such.
+//! What it does not do: give figures a kind. The command says of each what evidence speaks for it.
 
 use super::refit::{Cell, Fitted};
 use super::table::median;
+use super::{Error, root};
 use std::fmt::Write;
+use std::fs;
 
-/// The least errors of a kind for a bar.
-const LEAST: usize = 5;
+/// The share of figures that bars of 95 % are promised to hold.
+const PROMISED: f64 = 0.9;
+/// A figure's kind, as the command says it, if it has no bar.
+pub const GUESS: &str = "a guess";
 
-/// Kinds of figures whose errors have causes in common.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    Reads,
-    Writes,
-    Random,
-    Processor,
-    /// A controller whose firmware nobody knows.
-    Controller,
-}
+/// Where the evidence is shipped.
+const SHIPPED: &str = "crates/lab/src/predict/left_out.csv";
+/// Whose evidence is of disks by themselves: `make accuracy TRACES=DIR` tells it, not this.
+const DISKS: &str = "DiskSim";
 
-const KINDS: [Kind; 5] =
-    [Kind::Reads, Kind::Writes, Kind::Random, Kind::Processor, Kind::Controller];
-
-impl Kind {
-    fn of(cell: &Cell) -> Self {
-        match cell.column {
-            _ if cell.array.starts_with("3ware") => Self::Controller,
-            "seeks_s" | "iozone_random_write_kb_s" => Self::Random,
-            "read_mb_s" | "hdparm_mb_s" | "get_block_kb_s" => Self::Reads,
-            column if column.ends_with("cpu_pct") => Self::Processor,
-            _ => Self::Writes,
+/// The evidence: the rows of disks that are shipped, and what was left out but of one case.
+///
+/// # Errors
+/// If what is shipped cannot be read.
+pub fn evidence(fitted: &[Fitted], without: Option<&str>) -> Result<String, Error> {
+    let shipped = fs::read_to_string(root().join(SHIPPED))?;
+    let kept = shipped.lines().enumerate();
+    let kept = kept.filter(|(at, line)| *at == 0 || line.starts_with(DISKS));
+    let mut text: String = kept.map(|(_, line)| format!("{line}\n")).collect();
+    for case in fitted.iter().filter(|case| Some(case.case) != without) {
+        for cell in &case.cells {
+            let Cell { array, column, published, kind, .. } = cell;
+            let said = cell.left_out[1];
+            let case = case.case;
+            let _ = writeln!(text, "{case},{array},{column},{kind},{published},{said:.4}");
         }
     }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Reads => "streams of reads",
-            Self::Writes => "streams of writes",
-            Self::Random => "seeks and random writes",
-            Self::Processor => "processor time",
-            Self::Controller => "controllers",
-        }
-    }
+    Ok(text)
 }
 
-/// The absolute logarithm of an error on a figure whose case had no say.
-fn off(cell: &Cell) -> f64 {
-    (cell.left_out[1] / cell.published).ln().abs()
+/// Ships the evidence.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn ship(fitted: &[Fitted]) -> Result<(), Error> {
+    let text = evidence(fitted, None)?;
+    Ok(fs::write(root().join(SHIPPED), text)?)
 }
 
-/// How far a bar reaches, as a logarithm; none of too little.
-fn reach(mut errors: Vec<f64>) -> Option<f64> {
-    errors.sort_by(f64::total_cmp);
-    let n = errors.len();
-    if n < LEAST {
-        return None;
-    }
-    let rank = (0.95 * (n as f64 + 1.0)).ceil() as usize;
-    if rank <= n {
-        return Some(errors[rank - 1]);
-    }
-    let count = n as f64;
-    let square = errors.iter().map(|error| error * error).sum::<f64>() / count;
-    Some(t_quantile(count) * (square * (1.0 + 1.0 / count)).sqrt())
-}
-
-/// The 97.5th percentile of Student's t, by the expansion around the normal one (0.2 % off at five degrees).
-fn t_quantile(degrees: f64) -> f64 {
-    let z: f64 = 1.959_964;
-    let first = (z.powi(3) + z) / (4.0 * degrees);
-    let second = (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * degrees * degrees);
-    let third = (3.0 * z.powi(7) + 19.0 * z.powi(5) + 17.0 * z.powi(3) - 15.0 * z)
-        / (384.0 * degrees.powi(3));
-    z + first + second + third
-}
-
-/// Errors of a kind in all cases but one.
-fn errors(fitted: &[Fitted], kind: Kind, without: Option<&str>) -> Vec<f64> {
-    let others = fitted.iter().filter(|case| Some(case.case) != without);
-    let cells = others.flat_map(|case| &case.cells);
-    cells.filter(|cell| Kind::of(cell) == kind).map(off).collect()
-}
-
-/// Bars by kind, how many of the left-out figures lie in them, and how wide they are.
-#[must_use]
-pub fn report(fitted: &[Fitted]) -> String {
-    let mut text =
-        String::from("error bars: factor up and down, from figures whose case had no say\n");
-    let (mut all, mut held, mut widths) = (0, 0, Vec::new());
-    for kind in KINDS {
-        let of_kind = errors(fitted, kind, None);
-        let bar = reach(of_kind.clone());
-        let shown = match bar {
-            Some(reach) if kind != Kind::Controller => {
-                format!("{:.2} (logarithm {reach:.3})", reach.exp())
+/// How many of the left-out figures lie in their bars, and how wide these are.
+///
+/// # Errors
+/// If they hold fewer than is promised.
+pub fn report(fitted: &[Fitted]) -> Result<String, Error> {
+    let mut text = String::from("error bars, by evidence without the case itself\n");
+    let mut lines: Vec<(&str, bool, f64)> = Vec::new();
+    let mut guesses = 0;
+    for case in fitted {
+        for cell in &case.cells {
+            let Some([low, high]) = cell.bar else {
+                guesses += 1;
+                continue;
+            };
+            let is_in = (low..=high).contains(&cell.published);
+            if !is_in {
+                let Cell { array, column, published, .. } = cell;
+                let _ = writeln!(
+                    text,
+                    "  out of its bar: {} {array} {column}: {published} not in {low:.1} to {high:.1}",
+                    case.case
+                );
             }
-            _ => "a guess".to_owned(),
-        };
-        let (mut tried, mut within) = (0, 0);
-        for case in fitted {
-            // A controller's firmware is its own: others tell nothing of it.
-            let bar = reach(errors(fitted, kind, Some(case.case)));
-            let Some(reach) = bar.filter(|_| kind != Kind::Controller) else { continue };
-            for cell in case.cells.iter().filter(|cell| Kind::of(cell) == kind) {
-                tried += 1;
-                within += usize::from(off(cell) <= reach);
-                widths.push(reach.exp() - (-reach).exp());
-            }
+            lines.push((&cell.kind, is_in, (high - low) / cell.left_out[1]));
         }
-        all += tried;
-        held += within;
-        let (name, count) = (kind.name(), of_kind.len());
-        let _ = writeln!(
-            text,
-            "  {name:<24} {shown:<24} of {count} figures; without the case itself {within} of {tried} in the bar"
-        );
     }
-    if all > 0 {
-        let share = 100.0 * held as f64 / all as f64;
-        let width = 100.0 * median(widths);
-        let _ = writeln!(
-            text,
-            "  all: {held} of {all} in bars that their case had no say in ({share:.0} %), median width {width:.0} % of the figure"
-        );
+    let mut kinds: Vec<&str> = lines.iter().map(|line| line.0).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    for kind in kinds {
+        let of_kind = lines.iter().filter(|line| line.0 == kind).copied();
+        let _ = writeln!(text, "  {kind}: {}", summary(&of_kind.collect::<Vec<_>>()));
     }
-    text
+    let _ = writeln!(text, "  all: {}; {guesses} figures are a guess", summary(&lines));
+    let held = lines.iter().filter(|line| line.1).count();
+    if (held as f64) < PROMISED * lines.len() as f64 {
+        return Err(Error::Failed(format!("{text}fewer than 90 % are in their bars")));
+    }
+    Ok(text)
+}
+
+fn summary(lines: &[(&str, bool, f64)]) -> String {
+    let held = lines.iter().filter(|line| line.1).count();
+    if lines.is_empty() {
+        return "no figure has a bar".to_owned();
+    }
+    let share = 100.0 * held as f64 / lines.len() as f64;
+    let width = 100.0 * median(lines.iter().map(|line| line.2).collect());
+    format!(
+        "{held} of {} in their bars ({share:.0} %), median width {width:.0} % of the figure",
+        lines.len()
+    )
 }
 
 #[cfg(test)]
@@ -139,22 +110,38 @@ mod tests {
     use super::super::refit::case_of;
     use super::*;
 
-    #[test]
-    fn a_bar_of_many_is_a_quantile_and_one_of_few_is_wider_than_all() {
-        let many: Vec<f64> = (1..=39).map(|nth| f64::from(nth) / 100.0).collect();
-        assert_eq!(reach(many), Some(0.38));
-        let few = reach(vec![0.1; 5]).unwrap();
-        assert!((few - 2.571 * 0.1 * 1.2_f64.sqrt()).abs() < 0.0006, "{few}");
-        assert_eq!(reach(vec![0.1; 4]), None);
+    fn case(name: &'static str, bar: Option<[f64; 2]>, figures: &[f64]) -> Fitted {
+        let pairs: Vec<(f64, f64)> = figures.iter().map(|figure| (*figure, 100.0)).collect();
+        let mut case = case_of(name, "x", &pairs);
+        case.cells.iter_mut().for_each(|cell| cell.bar = bar);
+        case
     }
 
     #[test]
-    fn a_case_is_held_against_bars_of_the_others() {
-        let good: &[(f64, f64)] = &[(100.0, 101.0); 6];
-        let bad: &[(f64, f64)] = &[(100.0, 150.0); 6];
-        let cases = [case_of("a", "seeks_s", good), case_of("b", "seeks_s", bad)];
-        let text = report(&cases);
-        // b is out of a's narrow bars, a within b's wide ones.
-        assert!(text.contains("6 of 12 in the bar"), "{text}");
+    fn figures_in_their_bars_are_counted_and_guesses_apart() {
+        let cases = [
+            case("a", Some([50.0, 150.0]), &[60.0; 19]),
+            case("b", Some([50.0, 150.0]), &[160.0]),
+            case("c", None, &[1.0, 2.0]),
+        ];
+        let text = report(&cases).unwrap();
+        assert!(text.contains("19 of 20 in their bars (95 %), median width 100 %"), "{text}");
+        assert!(
+            text.contains("2 figures are a guess") && text.contains("out of its bar: b 0 x: 160")
+        );
+    }
+
+    #[test]
+    fn a_promise_that_is_broken_is_a_failure() {
+        let cases = [case("a", Some([50.0, 150.0]), &[60.0, 60.0, 160.0])];
+        assert!(report(&cases).is_err());
+    }
+
+    #[test]
+    fn a_case_has_no_say_in_its_own_evidence() {
+        let cases = [case("a", None, &[60.0]), case("b", None, &[70.0])];
+        let text = evidence(&cases, Some("a")).unwrap();
+        assert!(text.contains("\nb,0,x,a guess,70,100.0000\n") && !text.contains("\na,"), "{text}");
+        assert_eq!(text.lines().filter(|line| line.starts_with(DISKS)).count(), 4);
     }
 }

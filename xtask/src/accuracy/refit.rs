@@ -21,6 +21,10 @@ pub struct Cell {
     /// Without the array's own rows, without its case.
     pub left_out: [f64; 2],
     pub shipped: f64,
+    /// What evidence speaks for it, by the command.
+    pub kind: String,
+    /// Its bar by evidence without its case; none if it is a guess.
+    pub bar: Option<[f64; 2]>,
 }
 
 /// A case, refitted.
@@ -73,6 +77,32 @@ pub fn refit(
     Ok(Fitted { case: first.csv, cells, chosen })
 }
 
+impl Fitted {
+    /// Predicts the case without any array's row, by evidence of the other cases, and takes the bars.
+    ///
+    /// # Errors
+    /// If it cannot be predicted.
+    pub fn try_bars(
+        &mut self,
+        sources: &[Source],
+        case: &Case,
+        lapstrake: &Path,
+        evidence: &str,
+    ) -> Result<(), Error> {
+        for source in sources {
+            let first = vec![0; source.parameters.len()];
+            let world = World::at(source, &first)?.with_evidence(evidence);
+            let rows = rows(source, case, &world, lapstrake, 1)?;
+            for cell in &mut self.cells {
+                let row = (0..rows.len()).find(|&row| case.rows[row][0] == cell.array);
+                let figure = row.and_then(|row| rows[row].figures.get(cell.column));
+                cell.bar = figure.map_or(cell.bar, |figure| figure.bar);
+            }
+        }
+        Ok(())
+    }
+}
+
 /// All combinations of values; the first has the first of each.
 fn points(source: &Source) -> Vec<Point> {
     let mut points: Vec<Point> = vec![Vec::new()];
@@ -101,13 +131,15 @@ fn add(cells: &mut Vec<Cell>, columns: &[Column], case: &Case, rows: &[Row], nth
                     array: array.clone(),
                     published,
                     predicted: Vec::new(),
-                    left_out: [*figure; 2],
-                    shipped: *figure,
+                    left_out: [figure.value; 2],
+                    shipped: figure.value,
+                    kind: figure.kind.clone(),
+                    bar: figure.bar,
                 });
             }
             let mut all = cells.iter_mut();
             let cell = all.find(|cell| cell.column == column.name && cell.array == *array);
-            cell.expect("the first point has it").predicted.push(*figure);
+            cell.expect("the first point has it").predicted.push(figure.value);
         }
     }
 }
@@ -171,6 +203,8 @@ pub fn case_of(case: &'static str, column: &'static str, pairs: &[(f64, f64)]) -
         predicted: vec![said],
         left_out: [said; 2],
         shipped: said,
+        kind: super::calibration::GUESS.to_owned(),
+        bar: None,
     };
     Fitted { case, cells: pairs.iter().enumerate().map(cell).collect(), chosen: Vec::new() }
 }

@@ -3,10 +3,20 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+/// What is predicted of a published figure.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Figure {
+    pub value: f64,
+    /// What evidence speaks for it.
+    pub kind: String,
+    /// From where to where; none if it is a guess.
+    pub bar: Option<[f64; 2]>,
+}
+
 /// What is predicted of a row: figures by their columns.
 #[derive(Default)]
 pub struct Row {
-    pub figures: BTreeMap<&'static str, f64>,
+    pub figures: BTreeMap<&'static str, Figure>,
     /// It is no single disk.
     pub is_array: bool,
 }
@@ -56,7 +66,8 @@ pub fn report(name: &str, case: &Case, predicted: &[Row]) -> String {
         for (row, found) in predicted.iter().enumerate() {
             let published = case.field(row, column).parse::<f64>().ok();
             let figure = found.figures.get(column.as_str());
-            if let (Some(published), Some(&predicted)) = (published, figure) {
+            if let (Some(published), Some(figure)) = (published, figure) {
+                let predicted = figure.value;
                 let (name, is_array) = (&case.rows[row][0], found.is_array);
                 lines.push(Line { name, published, predicted, is_array });
             }
@@ -127,7 +138,9 @@ mod tests {
     #[test]
     fn errors_and_ranks_are_those_of_the_arrays_and_of_all() {
         let case = Case::parse("config,x\nd,10\na,20\nb,30\nc,\ne,40\n");
-        let row = |x: f64, is_array: bool| Row { figures: BTreeMap::from([("x", x)]), is_array };
+        let figure = |value: f64| Figure { value, ..Figure::default() };
+        let row =
+            |x: f64, is_array: bool| Row { figures: BTreeMap::from([("x", figure(x))]), is_array };
         let predicted =
             [row(10.0, false), row(22.0, true), row(45.0, true), row(1.0, true), row(44.0, true)];
         let text = report("case", &case, &predicted);

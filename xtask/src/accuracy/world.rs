@@ -20,6 +20,8 @@ pub struct World {
     plan: String,
     /// By name of the built-in profile.
     profiles: Vec<(&'static str, String)>,
+    /// Of which bars are made; what is shipped if none is said.
+    evidence: Option<String>,
 }
 
 impl World {
@@ -36,7 +38,7 @@ impl World {
             }
             plan = plan.replace(from, to);
         }
-        Ok(Self { plan, profiles: Vec::new() })
+        Ok(Self { plan, profiles: Vec::new(), evidence: None })
     }
 
     /// With other values for its parameters.
@@ -49,6 +51,11 @@ impl World {
             world.set(parameter, parameter.values[*index])?;
         }
         Ok(world)
+    }
+
+    /// With bars of this evidence.
+    pub fn with_evidence(self, evidence: &str) -> Self {
+        Self { evidence: Some(evidence.to_owned()), ..self }
     }
 
     fn set(&mut self, parameter: &Parameter, value: &str) -> Result<(), Error> {
@@ -103,6 +110,11 @@ impl World {
         // One draw: the profiles as they are.
         command.arg("predict").arg(&plan).args(["--draws", "1", "--seed", &seed.to_string()]);
         command.args(["--json", "--store"]).arg(directory.path().join("store.sqlite"));
+        if let Some(evidence) = &self.evidence {
+            let path = directory.path().join("evidence.csv");
+            fs::write(&path, evidence)?;
+            command.arg("--evidence").arg(path);
+        }
         let output = command
             .output()
             .map_err(|source| Error::Spawn { program: lapstrake.display().to_string(), source })?;

@@ -127,3 +127,15 @@ fn the_commands_run_as_they_are_told() {
     }
     assert!(spares > 0 && layers > 0, "{spares} with spares, {layers} of several arrays");
 }
+
+#[test]
+fn disks_on_a_cable_are_named_as_such_and_a_name_that_is_none_is_refused() {
+    let disks = ["--disk=hitachi-80x2", "--load=backup"];
+    let with = |cable: &str| advise(&[&disks[..], &[cable]].concat());
+    let (out, err) = said(&with("--cable=hitachi-80-1,hitachi-80-2@66M"));
+    assert!(out.contains("on cable 1"), "{out} {err}");
+    let wrong = with("--cable=hitachi-80-1,x");
+    let (_, err) = said(&wrong);
+    assert_eq!(wrong.status.code(), Some(2), "{err}");
+    assert!(err.contains("no disk \"x\"; there are hitachi-80-1, hitachi-80-2"), "{err}");
+}

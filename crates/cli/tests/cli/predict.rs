@@ -32,8 +32,12 @@ fn a_record_for_each_array_state_load_and_metric() {
     );
     assert_eq!(raid0["unit"], "bytes/s");
     let number = |record: &Value, key: &str| record[key].as_f64().unwrap();
-    assert!(number(raid0, "low") <= number(raid0, "value"));
-    assert!(number(raid0, "value") <= number(raid0, "high"));
+    assert!(number(raid0, "low") < 0.9 * number(raid0, "value"), "{raid0}");
+    assert!(1.1 * number(raid0, "value") < number(raid0, "high"), "{raid0}");
+    assert_eq!(raid0["evidence"], "a stream of reads");
+    let latency = find("raid5", "read latency p99");
+    assert!(latency["low"].is_null() && latency["high"].is_null(), "{latency}");
+    assert!(latency["evidence"].as_str().unwrap().starts_with("a guess: "), "{latency}");
     assert!(number(raid0, "value") > 150e6, "{raid0}");
     assert_eq!(find("raid5", "read latency p99")["unit"], "ns");
     assert!(number(&told, "virtual_s") > 1.9);
@@ -46,6 +50,28 @@ fn a_record_for_each_array_state_load_and_metric() {
 }
 
 #[test]
+fn evidence_of_ones_own_makes_the_bars() {
+    let lab = lab(PLAN);
+    let reach = |off: u32, cases: &[&str]| {
+        let row =
+            |case: &&str| format!("{case},an array,read,a stream of reads,100,{}\n", 100 + off);
+        let rows: String = cases.iter().map(row).collect();
+        let text = format!("case,array,figure,kind,published,predicted\n{rows}");
+        std::fs::write(lab.path("own.csv"), text).unwrap();
+        let told = lab.run("predict plan.toml --draws 1 --evidence own.csv --json").ok().json();
+        let raid0 = told["records"][0].clone();
+        Some((raid0["high"].as_f64()? / raid0["value"].as_f64()?).ln())
+    };
+    // Student's t with two degrees of freedom: 4.303.
+    let little = reach(2, &["a", "b"]).unwrap();
+    assert!((little / 1.02_f64.ln() - 4.303).abs() < 0.01, "{little}");
+    assert_eq!(reach(2, &["a"]), None, "one case is no evidence");
+    std::fs::write(lab.path("own.csv"), "no such\n").unwrap();
+    let told = lab.run("predict plan.toml --evidence own.csv");
+    assert!(told.code == 2 && told.err.contains("own.csv"), "{told:?}");
+}
+
+#[test]
 fn the_page_and_the_store_say_that_it_was_predicted() {
     let lab = lab(PLAN);
     let told = lab.run("predict plan.toml --draws 2 -o report.html").ok();
@@ -54,6 +80,7 @@ fn the_page_and_the_store_say_that_it_was_predicted() {
     let page = std::fs::read_to_string(lab.path("report.html")).unwrap();
     let body = &page[..page.find("<script").unwrap()];
     assert!(body.contains("<strong>Predicted</strong>") && !body.contains("(predicted)"));
+    assert!(body.contains("raid5 healthy: read, throughput") && body.contains("(a guess)"));
     assert!(lab.run("lab list").ok().out.contains("predicted"));
     let report = lab.run("lab report").ok();
     assert!(

@@ -39,7 +39,7 @@ impl<'a> Bounds<'a> {
                     let parts = if is_short { SHORT } else { 1 };
                     let pace = |read| {
                         let io = Io { read, rate: None, ..load.io.clone() };
-                        rate(|| window(disk, disk.sectors / parts), &io, span, seed)
+                        rate(|| window(disk, disk.sectors / parts), &io, span, seed).bytes_per_s
                     };
                     let key = (disk.kind.as_str(), is_short, index);
                     alone.entry(key).or_insert_with(|| Alone { read: pace(1.0), write: pace(0.0) });

@@ -17,6 +17,14 @@ pub(super) struct Span {
     pub requests: u64,
 }
 
+/// How fast a load goes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Pace {
+    pub bytes_per_s: f64,
+    /// The part of the time in which the core that makes its requests is busy.
+    pub core: f64,
+}
+
 /// Requests for which there must be room: a load in order is looked at on tenths of it.
 const ROOM: u64 = 16;
 
@@ -25,14 +33,14 @@ pub(super) fn has_room(bytes: u64, io: &Io) -> bool {
     bytes >= io.block.saturating_mul(ROOM)
 }
 
-/// Bytes a second of a load on a volume. Loads in order are looked at where a disk is fast, in the middle, and where
+/// The pace of a load on a volume. Loads in order are looked at where a disk is fast, in the middle, and where
 /// it is slow; the mean is that of going over all.
 pub(super) fn rate(
     mut make: impl FnMut() -> Box<dyn Volume>,
     io: &Io,
     span: Span,
     seed: u64,
-) -> f64 {
+) -> Pace {
     let places: &[f64] = match io.pattern {
         Pattern::Sequential | Pattern::Zones(_) => &[0.0, 0.45, 0.9],
         _ => &[],
@@ -42,32 +50,38 @@ pub(super) fn rate(
         let all = volume.blocks() * 512;
         return pace(&mut *volume, io, 0..all, span, seed);
     }
-    let slowness = places.iter().map(|place| {
-        let mut volume = make();
-        let bytes = volume.blocks() as f64 * 512.0;
-        let at = |place: f64| (bytes * place) as u64 / io.block * io.block;
-        let range = at(*place)..at(place + 0.1);
-        1.0 / pace(&mut *volume, io, range, span, seed).max(1.0)
-    });
-    places.len() as f64 / slowness.sum::<f64>()
+    let paces: Vec<Pace> = places
+        .iter()
+        .map(|place| {
+            let mut volume = make();
+            let bytes = volume.blocks() as f64 * 512.0;
+            let at = |place: f64| (bytes * place) as u64 / io.block * io.block;
+            pace(&mut *volume, io, at(*place)..at(place + 0.1), span, seed)
+        })
+        .collect();
+    let slowness: f64 = paces.iter().map(|pace| 1.0 / pace.bytes_per_s.max(1.0)).sum();
+    Pace {
+        bytes_per_s: places.len() as f64 / slowness,
+        core: paces.iter().map(|pace| pace.core).fold(0.0, f64::max),
+    }
 }
 
-/// Bytes a second within a range of bytes.
+/// The pace within a range of bytes.
 fn pace(
     volume: &mut dyn Volume,
     io: &Io,
     range: std::ops::Range<u64>,
     span: Span,
     seed: u64,
-) -> f64 {
+) -> Pace {
     if range.end - range.start < io.block {
-        return 0.0;
+        return Pace { bytes_per_s: 0.0, core: 0.0 };
     }
     let end = End::Time { from_ns: 0, until_ns: (span.warm_up + span.time).0 };
     let generator = |index| Generator::new(io, &range, end, index, seed);
     let mut run = Run { generators: (0..io.threads).map(generator).collect(), bytes: 0, ended: 0 };
     let (mut now, mut from) = (Nanos::ZERO, None);
-    let mut base = 0;
+    let (mut base, mut spent) = (0, Nanos::ZERO);
     loop {
         let waits = run.begin(volume, now);
         if run.ended >= span.requests * 2 || now >= span.warm_up + span.time {
@@ -78,11 +92,15 @@ fn pace(
         now = next.max(now);
         run.end(volume, now);
         if from.is_none() && (now >= span.warm_up || run.ended >= span.requests) {
-            (from, base) = (Some(now), run.bytes);
+            (from, base, spent) = (Some(now), run.bytes, volume.cpu());
         }
     }
     let seconds = now.since(from.unwrap_or(Nanos::ZERO)).0 as f64 / 1e9;
-    if seconds > 0.0 { (run.bytes - base) as f64 / seconds } else { 0.0 }
+    if seconds <= 0.0 {
+        return Pace { bytes_per_s: 0.0, core: 0.0 };
+    }
+    let core = volume.cpu().since(spent).0 as f64 / 1e9 / seconds;
+    Pace { bytes_per_s: (run.bytes - base) as f64 / seconds, core }
 }
 
 struct Run {
@@ -146,14 +164,14 @@ mod tests {
     fn a_stream_over_a_disk_goes_at_its_mean_rate() {
         let io = load(Pattern::Sequential, 1.0, 1 << 20, 4);
         // 61 MB/s outside, 33 MB/s inside.
-        let found = rate(disk("SP1614N"), &io, SPAN, 1);
+        let found = rate(disk("SP1614N"), &io, SPAN, 1).bytes_per_s;
         assert!((40e6..52e6).contains(&found), "{found}");
     }
 
     #[test]
     fn random_reads_of_a_solid_state_disk_are_counted_in_milliseconds() {
         let io = load(Pattern::Uniform, 1.0, 4096, 1);
-        let found = rate(disk("ssd-sata-1tb"), &io, SPAN, 1) / 4096.0;
+        let found = rate(disk("ssd-sata-1tb"), &io, SPAN, 1).bytes_per_s / 4096.0;
         // 13,000 in a second by the profile's source.
         assert!((11_000.0..14_500.0).contains(&found), "{found}");
     }
@@ -163,7 +181,7 @@ mod tests {
         let mut io = load(Pattern::Uniform, 0.5, 4096, 4);
         io.rate = Some(200_000);
         io.fsync_every = Some(8);
-        let found = rate(disk("hdd-4tb"), &io, SPAN, 1);
+        let found = rate(disk("hdd-4tb"), &io, SPAN, 1).bytes_per_s;
         assert!((150_000.0..230_000.0).contains(&found), "{found}");
     }
 }

@@ -1,6 +1,6 @@
 //! An answer for programs.
 
-use super::{Advice, Array, Join, Question, Tried};
+use super::{Advice, Array, Join, Question, Tried, bars};
 use lapstrake_model::safety::Estimate;
 use serde_json::{Value, json};
 
@@ -30,6 +30,21 @@ fn tried(question: &Question, one: &Tried) -> Value {
     let named = question.loads.iter().enumerate();
     let ranges: serde_json::Map<_, _> =
         named.map(|(load, of)| (of.name.clone(), json!(one.range(load)))).collect();
+    let named = question.loads.iter().enumerate();
+    let bars: serde_json::Map<_, _> = named
+        .map(|(place, load)| {
+            let bar = bars::bar(question, one, place, load);
+            (
+                load.name.clone(),
+                bar.map_or_else(|why| json!(format!("a guess: {why}")), |ends| json!(ends)),
+            )
+        })
+        .collect();
+    let loads = question.loads.iter().enumerate();
+    let bound: Vec<&str> = loads
+        .filter(|(place, _)| one.is_core_bound(*place))
+        .map(|(_, load)| load.name.as_str())
+        .collect();
     let spare = one.candidate.spare.map(|disk| &question.disks[disk].name);
     json!({
         "name": one.candidate.words(&question.disks),
@@ -45,6 +60,8 @@ fn tried(question: &Question, one: &Tried) -> Value {
         "cost": one.cost,
         "bytes_per_second": speed(&one.speeds),
         "bytes_per_second_range": ranges,
+        "bytes_per_second_bar": bars,
+        "core_bound": bound,
         "degraded_bytes_per_second": one.degraded.as_deref().map(speed),
         "rebuild_hours": one.rebuild_hours,
         "loss_of_data": estimate(one.loss.data),

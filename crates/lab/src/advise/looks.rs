@@ -3,6 +3,7 @@
 
 use super::choose::{choose, misses};
 use super::{Candidate, Question, SPAN, Tried, on_all_cores, trial};
+use crate::predict::BUSY;
 use lapstrake_sim::array::ArrayError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -20,6 +21,8 @@ pub(super) struct Look {
     pub speeds: Vec<f64>,
     /// Without one disk; none if it does not outlive that.
     pub degraded: Option<Vec<f64>>,
+    /// With all disks, the part of the time in which one core is busy.
+    pub core: Vec<f64>,
 }
 
 impl Look {
@@ -30,8 +33,10 @@ impl Look {
         number: u64,
     ) -> Result<Self, ArrayError> {
         let seed = question.seed ^ number << 48;
-        let (speeds, degraded) = trial::speeds(candidate, question, seed, SPAN)?;
-        Ok(Self { speeds, degraded })
+        let (paces, degraded) = trial::speeds(candidate, question, seed, SPAN)?;
+        let speeds = paces.iter().map(|pace| pace.bytes_per_s).collect();
+        let core = paces.iter().map(|pace| pace.core).collect();
+        Ok(Self { speeds, degraded, core })
     }
 }
 
@@ -46,6 +51,12 @@ impl Tried {
         self.score = question.score(&self.speeds);
         self.degraded_score = self.degraded.as_deref().map(|speeds| question.score(speeds));
         self.misses = misses(self, &question.wishes);
+    }
+
+    /// Whether one core is what limits a load.
+    #[must_use]
+    pub fn is_core_bound(&self, load: usize) -> bool {
+        self.looks.iter().any(|look| look.core[load] > BUSY)
     }
 
     /// The least and the most that the looks found of a load; none of one look.

@@ -33,6 +33,17 @@ pub struct Disk {
     pub is_rotational: bool,
     /// What it costs; 0 for one that is there.
     pub price: f64,
+    /// The cable that it shares with others; none: a link of its own.
+    pub cable: Option<Cable>,
+}
+
+/// A cable that a command keeps from its beginning to its end, as ATA's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cable {
+    /// Which.
+    pub number: usize,
+    /// Bytes that it carries in a second.
+    pub bytes_per_s: u64,
 }
 
 /// A load, and how much it counts.
@@ -134,6 +145,7 @@ impl Disk {
             profile,
             model,
             price,
+            cable: None,
         })
     }
 

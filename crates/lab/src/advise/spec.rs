@@ -1,6 +1,6 @@
 //! Disks as people name them: `PROFILE[xN][@PRICE]`, or a TOML file of them.
 
-use super::question::PRICES;
+use super::question::{Cable, PRICES};
 use super::{DISKS_MAX, Disk};
 use crate::LabError;
 use crate::plan::reading;
@@ -8,6 +8,9 @@ use lapstrake_model::profile::Profile;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
+
+/// Bytes that an ATA cable carries in a second, unless said otherwise.
+const CABLE: u64 = 66_000_000;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -73,6 +76,42 @@ pub fn disks_of(
             *number += 1;
             disks.push(Disk::new(&format!("{base}-{number}"), profile.clone(), entry.price)?);
         }
+    }
+    disks.sort_by(|a, b| a.kind.cmp(&b.kind).then(a.price.total_cmp(&b.price)));
+    Ok(disks)
+}
+
+/// Puts disks on a cable that they share: `NAME,NAME[@RATE]`, by the names that they have in answers. As they are not
+/// like others then, their kind says so, and the disks are sorted anew.
+///
+/// # Errors
+/// If a name is no disk's, or of one that is on a cable, or the rate is none.
+pub fn on_cable(
+    mut disks: Vec<Disk>,
+    word: &str,
+    rate: &dyn Fn(&str) -> Result<u64, String>,
+) -> Result<Vec<Disk>, LabError> {
+    let (names, bytes_per_s) = match word.rsplit_once('@') {
+        Some((names, text)) => (names, rate(text).map_err(|why| wrong(format!("{word}: {why}")))?),
+        None => (word, CABLE),
+    };
+    let names: Vec<&str> = names.split(',').map(str::trim).collect();
+    if names.len() < 2 || bytes_per_s == 0 {
+        return Err(wrong(format!("{word}: a cable has two disks at least, and a rate above 0")));
+    }
+    let used = disks.iter().filter_map(|disk| disk.cable).map(|cable| cable.number);
+    let number = used.max().unwrap_or(0) + 1;
+    for name in names {
+        let Some(disk) = disks.iter_mut().find(|disk| disk.name == name) else {
+            let known: Vec<&str> = disks.iter().map(|disk| disk.name.as_str()).collect();
+            let known = known.join(", ");
+            return Err(wrong(format!("--cable {word}: no disk {name:?}; there are {known}")));
+        };
+        if disk.cable.is_some() {
+            return Err(wrong(format!("--cable {word}: {name} is on a cable already")));
+        }
+        disk.cable = Some(Cable { number, bytes_per_s });
+        disk.kind += &format!(" on cable {number}");
     }
     disks.sort_by(|a, b| a.kind.cmp(&b.kind).then(a.price.total_cmp(&b.price)));
     Ok(disks)

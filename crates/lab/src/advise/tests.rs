@@ -269,7 +269,7 @@ fn made(capacity: u64, speed: f64, loss: f64, cost: f64) -> Tried {
         candidate: Candidate::one(array),
         capacity,
         cost,
-        looks: vec![Look { speeds: vec![speed], degraded: None }],
+        looks: vec![Look { speeds: vec![speed], degraded: None, core: vec![0.0] }],
         speeds: vec![speed],
         degraded: None,
         score: speed.ln(),
@@ -329,4 +329,52 @@ fn commands_name_windows_to_the_sector_and_are_quoted() {
     let commands = Candidate::one(array).commands(&disks);
     let second = format!("'b ig@0M+{}K'", sectors / 2);
     assert!(commands[0].ends_with(&format!("{} {second}", disks[0].name)), "{commands:?}");
+}
+
+fn picked(question: &Question) -> (Advice, String) {
+    let advice = advise(question, &|_, _| ()).unwrap();
+    let told = text(question, &advice);
+    (advice, told)
+}
+
+#[test]
+fn a_speed_has_a_bar_where_published_arrays_speak_for_it_and_else_is_a_guess() {
+    let question = question(&["hdd-4tbx2"], "media");
+    let (advice, told) = picked(&question);
+    assert!(told.contains("With 95 %, by what the models were off"), "{told}");
+    assert!(told.contains("A guess, without a bar: media: play: how several streams"), "{told}");
+    let json = json(&question, &advice);
+    let bars = &json["tried"][advice.choice.pick.unwrap()]["bytes_per_second_bar"];
+    let ends = bars["media: record"].as_array().unwrap();
+    assert!(ends[0].as_f64().unwrap() < 0.8 * ends[1].as_f64().unwrap(), "{bars}");
+    assert!(bars["media: play"].as_str().unwrap().starts_with("a guess: "), "{bars}");
+}
+
+#[test]
+fn what_one_core_limits_is_told() {
+    let (_, told) = picked(&question(&["ssd-nvme-1tbx2"], "vm-host"));
+    assert!(told.contains("One processor core limits vm-host: requests"), "{told}");
+    let (_, told) = picked(&question(&["hdd-4tbx2"], "vm-host"));
+    assert!(!told.contains("processor core"), "{told}");
+}
+
+#[test]
+fn disks_on_one_cable_are_slower_together_and_unlike_others() {
+    let rate = |text: &str| text.parse::<u64>().map_err(|error| error.to_string());
+    let free = question(&["hitachi-80x2"], "backup");
+    let cable = on_cable(free.disks.clone(), "hitachi-80-1,hitachi-80-2@66000000", &rate).unwrap();
+    let held = Question { disks: cable, ..free.clone() };
+    let written = |question: &Question| {
+        let (advice, _) = picked(question);
+        advice.tried[advice.choice.pick.unwrap()].speeds[0]
+    };
+    let (free, held) = (written(&free), written(&held));
+    assert!(held < 0.75 * free, "{held} {free}");
+    let three = disks(&["hitachi-80x3"]);
+    let three = on_cable(three, "hitachi-80-1,hitachi-80-3", &rate).unwrap();
+    let kinds: BTreeSet<&str> = three.iter().map(|disk| disk.kind.as_str()).collect();
+    assert_eq!(kinds, BTreeSet::from(["hitachi-80", "hitachi-80 on cable 1"]));
+    for bad in ["hitachi-80-1", "hitachi-80-2,x", "hitachi-80-1,hitachi-80-2", "hitachi-80-2,x@y"] {
+        assert!(on_cable(three.clone(), bad, &rate).is_err(), "{bad}");
+    }
 }

@@ -1,11 +1,12 @@
 //! An answer for a terminal: the pick and why, what would change it, a table of what no other beats, and a chart.
 
 use super::choose::SAME;
-use super::{Advice, Candidate, Load, Question, Tried};
-use crate::plan::Pattern;
+use super::{Advice, Candidate, Load, Question, Tried, bars};
+use crate::plan::{Pattern, listed};
 use crate::record::Unit;
 use crate::report::units::{bytes, digits, scale, value};
 use crate::width;
+use std::collections::BTreeMap;
 
 /// Places of a bar.
 const BAR: usize = 20;
@@ -49,6 +50,7 @@ pub(super) fn words(question: &Question, advice: &Advice) -> Vec<String> {
     lines.push(format!("  {}", figures(question, one)));
     lines.extend(one.candidate.commands(&question.disks).iter().map(|line| format!("    {line}")));
     lines.push(why(advice, one));
+    lines.extend(certainty(question, one));
     lines.extend(what_the_spare_buys(advice, one));
     for offer in &advice.choice.offers {
         let other = &advice.tried[offer.place];
@@ -111,6 +113,38 @@ fn why(advice: &Advice, pick: &Tried) -> String {
     }
     let misses = pick.misses.join(" and ");
     format!("Why: nothing that was tried meets every wish; this misses only {misses}. {could}")
+}
+
+/// Of each load, from where to where 95 % of such figures lie; of others, why they are a guess.
+fn certainty(question: &Question, one: &Tried) -> Vec<String> {
+    let (mut told, mut guesses): (Vec<String>, BTreeMap<&str, Vec<&str>>) = Default::default();
+    for (place, load) in question.loads.iter().enumerate() {
+        match bars::bar(question, one, place, load) {
+            Ok([low, high]) => {
+                let [low, high] = [low, high].map(|end| rate(load, end));
+                told.push(format!("{} {low} to {high}", load.name));
+            }
+            Err(why) => guesses.entry(why).or_default().push(&load.name),
+        }
+    }
+    let mut lines = Vec::new();
+    if !told.is_empty() {
+        let told = told.join(", ");
+        lines.push(format!("With 95 %, by what the models were off on published arrays: {told}."));
+    }
+    let guess = |(why, names): (&str, Vec<&str>)| {
+        format!("A guess, without a bar: {}: {why}.", listed(&names))
+    };
+    lines.extend(guesses.into_iter().map(guess));
+    let bound = question.loads.iter().enumerate().filter(|(place, _)| one.is_core_bound(*place));
+    let bound: Vec<&str> = bound.map(|(_, load)| load.name.as_str()).collect();
+    if !bound.is_empty() {
+        lines.push(format!(
+            "One processor core limits {}: it makes all requests, and faster disks or more of them would change nothing.",
+            listed(&bound)
+        ));
+    }
+    lines
 }
 
 /// What a pick with a hot spare would be without it.

@@ -5,7 +5,7 @@
 //! last, and nothing has been written where an array is new.
 
 use super::candidate::{Array, Candidate, DiskWindow, Join};
-use super::drive::{Span, rate};
+use super::drive::{Pace, Span, rate};
 use super::{Disk, Load, Question, risk};
 use lapstrake_engine::SyncSpeed;
 use lapstrake_geometry::{Level, Sector};
@@ -15,6 +15,7 @@ use lapstrake_model::volume::Handled;
 use lapstrake_model::{Channel, Volume};
 use lapstrake_sim::array::{ArrayConfig, ArrayError, ArrayVolume, Leg, SlotState, sync_time};
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// Places at which the speed of a rebuild is taken.
@@ -33,14 +34,14 @@ enum State {
     },
 }
 
-/// Bytes a second of each load, whole, and where a disk can be lost, without the one that the load misses most.
+/// The pace of each load, whole, and bytes a second where a disk can be lost, without the one that it misses most.
 pub(super) fn speeds(
     candidate: &Candidate,
     question: &Question,
     seed: u64,
     span: Span,
-) -> Result<(Vec<f64>, Option<Vec<f64>>), ArrayError> {
-    let all = |state| -> Result<Vec<f64>, ArrayError> {
+) -> Result<(Vec<Pace>, Option<Vec<f64>>), ArrayError> {
+    let all = |state| -> Result<Vec<Pace>, ArrayError> {
         let speed = |load| speed(candidate, question, load, state, seed, span);
         question.loads.iter().map(speed).collect()
     };
@@ -49,6 +50,7 @@ pub(super) fn speeds(
     for disk in candidate.unlike(&question.disks).into_iter().filter(|_| candidate.tolerance() > 0)
     {
         let without = all(State::Without(disk))?;
+        let without: Vec<f64> = without.iter().map(|pace| pace.bytes_per_s).collect();
         degraded = Some(match degraded {
             None => without,
             Some(least) => least.iter().zip(&without).map(|(a, b)| a.min(*b)).collect(),
@@ -64,7 +66,7 @@ fn speed(
     state: State,
     seed: u64,
     span: Span,
-) -> Result<f64, ArrayError> {
+) -> Result<Pace, ArrayError> {
     // Whether it can be built is seen once; then it can be again.
     volume(candidate, question, state, seed)?;
     let make = || volume(candidate, question, state, seed).expect("built before");
@@ -128,7 +130,7 @@ pub(super) fn rebuild_hours(
     Ok(hours)
 }
 
-/// The disks, each on a link of its own.
+/// The disks, each on a link of its own unless it shares a cable.
 struct Bench<'a> {
     disks: &'a [Disk],
     rack: SharedRack,
@@ -137,8 +139,14 @@ struct Bench<'a> {
 impl<'a> Bench<'a> {
     fn new(disks: &'a [Disk], seed: u64) -> Self {
         let mut rack = Rack::default();
+        let mut cables = BTreeMap::new();
         for (disk, number) in disks.iter().zip(0..) {
-            let link = rack.add_channel(Channel::unbounded());
+            let link = match disk.cable {
+                None => rack.add_channel(Channel::unbounded()),
+                Some(cable) => *cables
+                    .entry(cable.number)
+                    .or_insert_with(|| rack.add_channel(Channel::held(cable.bytes_per_s))),
+            };
             rack.add_disk(&disk.model.another(seed ^ number << 32), link);
         }
         Self { disks, rack: Rc::new(RefCell::new(rack)) }

@@ -147,9 +147,10 @@ pub(super) fn metrics(array: &Array, years: f64, done: &[Option<Loss>]) -> Vec<M
             workload: format!("{years} years"),
             metric: metric.to_owned(),
             value,
-            low,
-            high,
+            low: Some(low),
+            high: Some(high),
             unit: "probability",
+            evidence: "how often disks fail, as their profiles say it".to_owned(),
         })
     };
     let data = figure("loss of data", &|loss| loss.data);

@@ -265,8 +265,17 @@ impl Drives {
         rebuild_hours(&RebuildPart { model, first, blocks: size.0 }, &[], f64::INFINITY)
     }
 
-    fn is_rotational(&self, drive: &str) -> bool {
+    pub(super) fn is_rotational(&self, drive: &str) -> bool {
         matches!(self.drives[drive].profile.kind, Kind::HardDisk(_))
+    }
+
+    pub(super) fn is_shingled(&self, drive: &str) -> bool {
+        self.drives[drive].profile.is_shingled()
+    }
+
+    /// The channel that a drive is on.
+    pub(super) fn channel(&self, drive: &str) -> Option<&String> {
+        self.drives[drive].channel.as_ref()
     }
 }
 

@@ -1,5 +1,10 @@
-//! A prediction in figures: for each case the median of its runs, and from where to where they go.
+//! A prediction in figures: for each case the median of its runs, and a bar in which 95 % of such figures lie.
+//!
+//! A bar holds what is drawn (the disks) and what models were off elsewhere (`evidence`): the ends of both are
+//! logarithms, and the root of the sum of their squares is the bar's.
 
+use super::evidence::Evidence;
+use super::trust::{self, Trust};
 use super::{Predicted, Prediction};
 use crate::record::{Latency, Phase, Unit};
 use crate::series::settled_value;
@@ -22,36 +27,64 @@ pub struct Metric {
     pub metric: String,
     /// The median of the runs.
     pub value: f64,
-    /// 95 % of the runs are not below,
-    pub low: f64,
+    /// 95 % are not below; none if the figure is a guess,
+    pub low: Option<f64>,
     /// nor above.
-    pub high: f64,
+    pub high: Option<f64>,
     /// What it counts.
     pub unit: &'static str,
+    /// What the bar is made of, or why the figure is a guess.
+    pub evidence: String,
+}
+
+impl Metric {
+    /// Puts the bar in: around what is drawn, what models were off elsewhere.
+    pub(super) fn trusted(mut self, drawn: [f64; 2], trust: Trust, evidence: &Evidence) -> Self {
+        const FEW: &str = "the evidence has fewer than two cases of its kind";
+        match trust.and_then(|kind| Ok((kind, evidence.reach(kind).ok_or(FEW)?))) {
+            Ok((kind, reach)) => {
+                self.evidence = kind.name().to_owned();
+                let end = |drawn: f64| (drawn / self.value).ln().hypot(reach).exp();
+                (self.low, self.high) = match self.value > 0.0 {
+                    // A drawn end of nothing leaves nothing.
+                    true => (Some(self.value / end(drawn[0])), Some(self.value * end(drawn[1]))),
+                    false => (Some(0.0), Some(drawn[1])),
+                };
+            }
+            Err(why) => self.evidence = format!("a guess: {why}"),
+        }
+        self
+    }
 }
 
 /// All figures of a prediction, in the plan's order.
 #[must_use]
 pub fn metrics(prediction: &Prediction) -> Vec<Metric> {
     let alone = prediction.syncs.iter().chain(&prediction.losses).cloned();
+    let of_case = |case| of_case(case, &prediction.evidence);
     prediction.cases.iter().flat_map(of_case).chain(alone).collect()
 }
 
-fn of_case(case: &Predicted) -> Vec<Metric> {
+fn of_case(case: &Predicted, evidence: &Evidence) -> Vec<Metric> {
     let good: Vec<&[Phase]> =
         case.runs.iter().filter(|run| run.error.is_none()).map(|run| &run.phases[..]).collect();
     let mut metrics = Vec::new();
-    let mut add = |metric: String, unit, values: Vec<f64>| {
-        metrics.extend(bar(&values).map(|[value, low, high]| Metric {
-            array: case.subject.name.clone(),
-            state: case.state.to_string(),
-            workload: case.workload.name.clone(),
-            metric,
-            value,
-            low,
-            high,
-            unit,
-        }));
+    let mut add = |metric: String, unit, values: Vec<f64>, trust: Trust| {
+        let figure = |[value, low, high]: [f64; 3]| {
+            let metric = Metric {
+                array: case.subject.name.clone(),
+                state: case.state.to_string(),
+                workload: case.workload.name.clone(),
+                metric,
+                value,
+                low: None,
+                high: None,
+                unit,
+                evidence: String::new(),
+            };
+            metric.trusted([low, high], trust, evidence)
+        };
+        metrics.extend(bar(&values).map(figure));
     };
     for index in 0..good.first().map_or(0, |phases| phases.len()) {
         let phases: Vec<&Phase> = good.iter().filter_map(|phases| phases.get(index)).collect();
@@ -63,7 +96,8 @@ fn of_case(case: &Predicted) -> Vec<Metric> {
             Unit::BytesPerSecond => "throughput".to_owned(),
             _ => "rate".to_owned(),
         };
-        add(name, unit_text(unit), phases.iter().map(|phase| settled_value(phase).0).collect());
+        let values = phases.iter().map(|phase| settled_value(phase).0).collect();
+        add(name, unit_text(unit), values, case.trust[index]);
         for (direction, flow) in [("read", 0), ("write", 1)] {
             let latencies: Vec<&Latency> = phases
                 .iter()
@@ -71,13 +105,18 @@ fn of_case(case: &Predicted) -> Vec<Metric> {
                 .collect();
             for (word, percent) in [("p50", 50.0), ("p99", 99.0), ("p99.9", 99.9)] {
                 let values = latencies.iter().map(|latency| latency.percentile(percent) as f64);
-                add(format!("{prefix}{direction} latency {word}"), "ns", values.collect());
+                add(
+                    format!("{prefix}{direction} latency {word}"),
+                    "ns",
+                    values.collect(),
+                    Err(trust::LATENCY),
+                );
             }
         }
         let cpu = phases.iter().filter_map(|phase| phase.cpu_s_per_gib());
-        add(format!("{prefix}processor time"), "s/GiB", cpu.collect());
+        add(format!("{prefix}processor time"), "s/GiB", cpu.collect(), Err(trust::PROCESSOR));
     }
-    add("rebuild".to_owned(), "bytes/s", case.rebuild_rates.clone());
+    add("rebuild".to_owned(), "bytes/s", case.rebuild_rates.clone(), Err(trust::SYNC));
     metrics
 }
 

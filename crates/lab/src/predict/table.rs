@@ -10,7 +10,6 @@ pub fn table(prediction: &Prediction) -> String {
     let header = ["array", "load", "predicted", "from", "to", "", "p50", "p99"];
     let mut rows = Vec::new();
     let all = metrics(prediction);
-    let is_one_run = prediction.cases.iter().all(|case| case.runs.len() == 1);
     for metric in all.iter().filter(|metric| is_figure(metric)) {
         // Of the same phase: a rebuild beside a load has none.
         let prefix = match metric.metric.as_str() {
@@ -36,25 +35,22 @@ pub fn table(prediction: &Prediction) -> String {
             "throughput" | "rate" | "time" => metric.workload.clone(),
             name => format!("{}: {name}", metric.workload),
         };
-        let [value, mut low, mut high, unit] = cells(metric);
-        // One run has no bar, but what lives add to it.
-        if is_one_run && metric.low >= metric.high {
-            (low, high) = (String::new(), String::new());
-        }
+        let [value, low, high, unit] = cells(metric);
         rows.push(vec![array, load, value, low, high, unit, latency("p50"), latency("p99")]);
     }
     let is_number = |column| [2, 3, 4, 6, 7].contains(&column);
     width::table(&header.map(Into::into), &rows, is_number).trim_end().to_owned()
 }
 
-fn is_figure(metric: &Metric) -> bool {
+pub(super) fn is_figure(metric: &Metric) -> bool {
     !metric.metric.contains("latency") && !metric.metric.ends_with("processor time")
 }
 
 /// A figure with its bar, in words.
 pub(super) fn words(metric: &Metric) -> String {
     let [value, low, high, unit] = cells(metric);
-    format!("{} ({low} to {high})", format!("{value} {unit}").trim_end())
+    let to = if high.is_empty() { "" } else { " to " };
+    format!("{} ({low}{to}{high})", format!("{value} {unit}").trim_end())
 }
 
 /// Value, low, high and unit as they are shown.
@@ -65,7 +61,9 @@ fn cells(metric: &Metric) -> [String; 4] {
         "%" if value > 0.0 && value < 1e-4 => format!("{:.1e}", value / scale),
         _ => digits(value / scale),
     };
-    [number(metric.value), number(metric.low), number(metric.high), unit.to_owned()]
+    let low = metric.low.map_or("a guess".to_owned(), number);
+    let high = metric.high.map_or(String::new(), number);
+    [number(metric.value), low, high, unit.to_owned()]
 }
 
 fn shown(metric: &Metric) -> (f64, &'static str) {

@@ -53,6 +53,7 @@ pub fn html(report: &Report, stored: &[Stored]) -> String {
                     }
                     (first::space_and_speed(report, &matrix))
                     (overall())
+                    (facts::bars(report))
                     (facts::beside_loads(report))
                     (more_words(report))
                     (facts::failures(report))

@@ -251,7 +251,7 @@ fn caveats(report: &Report) -> Vec<String> {
         match &stored.experiment.origin {
             Origin::Measured => {}
             Origin::Predicted => {
-                sentences.push(format!("{name}: predicted on models of disks, not measured."));
+                sentences.push(format!("{name}: predicted on models of disks, not measured; lapstrake predict tells how far off models may be."));
             }
             Origin::Imported { tool } => sentences.push(format!("{name}: imported from {tool}.")),
         }

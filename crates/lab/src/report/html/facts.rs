@@ -1,6 +1,6 @@
 //! What stands below the loads: what was predicted without one, failed runs, machine, disks, plans, raw data.
 
-use crate::record::{Facts, PREDICTED};
+use crate::record::{Facts, PREDICTED, PREDICTED_LOAD};
 use crate::report::Report;
 use crate::report::units::bytes;
 use maud::{Markup, html};
@@ -28,6 +28,28 @@ pub(super) fn beside_loads(report: &Report) -> Markup {
                     th scope="row" { (array) }
                     @for name in &names { td.number { (figures.get(name).copied().unwrap_or_default()) } }
                 } } }
+            } }
+        } }
+    } }
+}
+
+/// What was predicted under loads, with bars that hold what models were off elsewhere.
+pub(super) fn bars(report: &Report) -> Markup {
+    let told = |facts: &Facts| -> Vec<(String, String)> {
+        let more = facts.more.iter();
+        more.filter_map(|(name, value)| {
+            Some((name.strip_prefix(PREDICTED_LOAD)?.to_owned(), value.clone()))
+        })
+        .collect()
+    };
+    html! { @for stored in &report.experiments {
+        @let told = told(&stored.experiment.facts);
+        @if !told.is_empty() { section #bars { h2 { "Predicted figures and their error bars" }
+            p.small { "95 % of such figures lie in such bars, by published figures of other arrays; where nobody published any, \
+                       a figure is a guess (docs/predict.md)." }
+            div.wide role="region" tabindex="0" aria-label="Error bars" { table {
+                thead { tr { th scope="col" { "array and load" } th.number scope="col" { "predicted" } } }
+                tbody { @for (name, value) in &told { tr { th scope="row" { (name) } td.number { (value) } } } }
             } }
         } }
     } }
@@ -68,6 +90,11 @@ pub(super) fn facts(report: &Report) -> Markup {
     }
 }
 
+/// It is no prediction.
+fn is_own(name: &str) -> bool {
+    !name.starts_with(PREDICTED) && !name.starts_with(PREDICTED_LOAD)
+}
+
 fn machine(facts: &Facts) -> Markup {
     let fact =
         |name: &str, value: &str| html! { @if !value.is_empty() { dt { (name) } dd { (value) } } };
@@ -78,7 +105,7 @@ fn machine(facts: &Facts) -> Markup {
             @if facts.cpus > 0 { (fact("processors", &facts.cpus.to_string())) }
             @if facts.memory_bytes > 0 { (fact("memory", &bytes(facts.memory_bytes))) }
             @for (name, version) in &facts.versions { (fact(name, version)) }
-            @for (name, value) in facts.more.iter().filter(|(name, _)| !name.starts_with(PREDICTED)) {
+            @for (name, value) in facts.more.iter().filter(|(name, _)| is_own(name)) {
                 (fact(name, value))
             }
         }

@@ -17,7 +17,8 @@ pub(super) fn origins(report: &Report) -> Markup {
     html! {
         @if report.is_predicted() { p.predicted {
             strong { "Predicted" } " on models of disks, not measured. The repeats are draws of the disks' profiles, and the \
-             intervals are those of the median; the bars of lapstrake predict, in which 95 % of the draws lie, are wider."
+             intervals are those of the median. Error bars, which hold what the models were off elsewhere, are wider: "
+            a href="#bars" { "predicted figures and their error bars" } "."
         } } @else if report.has_predictions() { p.predicted {
             "Figures with \"(predicted)\" were not measured but worked out on models of disks; their bars are hollow."
         } }
