@@ -13,10 +13,11 @@ pub mod signals;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::{complete, options, patience, print, text};
 use captive::Captive;
-use fronts::Fronts;
+use fronts::{Fronts, Tls};
 use lapstrake_device::{Backend, MemberSpec, quoted};
 use lapstrake_export::fuse::Mount;
 use lapstrake_export::nbd::ExportInfo;
+use lapstrake_export::tls::{Peers, server_config};
 use lapstrake_export::vhost_user::Disk;
 use lapstrake_geometry::{Raid0Layout, Version};
 use lapstrake_host::control::{self, Claim, Control};
@@ -32,6 +33,7 @@ const HELP: &str = "\
 Examples:
   lapstrake serve a.img b.img c.img d.img
   lapstrake serve --nbd unix:/tmp/data.sock --nbd 127.0.0.1:10809 /dev/sd[b-e]
+  lapstrake serve --nbd 0.0.0.0:10809 --tls-certificates /etc/pki/nbd --tls-allow backup /dev/sd[b-e]
   lapstrake serve --fuse data.raw disk[0-3].img
   lapstrake serve --vhost-user data.vhost disk[0-3].img
   lapstrake serve --overlay rescue.cow --fuse data.raw /dev/sd[b-e]
@@ -40,7 +42,9 @@ Examples:
   lapstrake serve --read-only *.img --run 'nbdcopy \"$uri\" -' | zstd > array.zst
 
 Without --nbd, --fuse and --vhost-user the array is served by NBD on a Unix socket beside its control socket.
-Whoever can connect to a TCP port can read and write the array: NBD knows no passwords. --run sets
+NBD knows no passwords: whoever can connect can read and write the array. With --tls-certificates, TCP clients have to
+use TLS, and those on Unix sockets may; --tls-verify-peer and --tls-allow say whose certificates are taken. Without it
+only addresses of this machine itself (127.0.0.1, [::1]) are listened at, unless --no-tls is said. --run sets
 $uri (and $nbd, the same), $unixsocket, $port, $exportname, $fuse and $vhostuser for its command.
 
 At most 256 NBD clients are served at a time. One that is silent between two requests may stay, so
@@ -77,6 +81,21 @@ pub struct Args {
     /// nbd://HOST:PORT/NAME or nbd+unix:///NAME?socket=PATH, as clients take it
     #[arg(long, value_name = "unix:PATH|HOST:PORT|URI", value_parser = Wanted::parser())]
     nbd: Vec<Wanted>,
+    /// Offer TLS with the certificates in this directory, which are called as nbdkit and QEMU call them: server-cert.pem
+    /// and server-key.pem, and for verifying clients ca-cert.pem and, if there is one, ca-crl.pem. TCP clients must use
+    /// it then, those on Unix sockets may
+    #[arg(long, value_name = "DIR")]
+    tls_certificates: Option<PathBuf>,
+    /// Take no client over TLS without a certificate that ca-cert.pem vouches for
+    #[arg(long, requires = "tls_certificates")]
+    tls_verify_peer: bool,
+    /// Of these clients take only those whose certificate says this name: as the subject's common name, or as a DNS name;
+    /// may be repeated
+    #[arg(long, value_name = "NAME", requires = "tls_certificates")]
+    tls_allow: Vec<String>,
+    /// Let TCP clients do without TLS, wherever they are: for networks in which everybody may read and write the array
+    #[arg(long)]
+    no_tls: bool,
     /// Serve the array as this file, by FUSE: an empty one, or one that is made and removed again;
     /// when it is unmounted and there is no --nbd or --vhost-user, the server stops
     #[arg(long, value_name = "FILE")]
@@ -298,7 +317,9 @@ pub fn run(args: &Args) -> Outcome {
         places.push(Place::Unix(claim.path().with_extension("nbd")));
     }
     let checked = args.fuse.as_deref().map_or(Ok(()), Mount::check).map_err(Failure::new);
-    let fronts = checked.and_then(|()| Fronts::bind(&places, args.vhost_user.as_deref(), &name));
+    let checked = checked.and_then(|()| tls(args));
+    let fronts =
+        checked.and_then(|tls| Fronts::bind(&places, tls, args.vhost_user.as_deref(), &name));
     let fronts = fronts
         .map_err(|failure| Failure::new(format!("{}; nothing was written", failure.message)))?;
     let read_only = args.read_only || opened.parts.plan.assembly.lacks_journal;
@@ -316,6 +337,18 @@ pub fn run(args: &Args) -> Outcome {
     disk.bytes = array.bytes();
     let server = Server { args, name, dir, array, fronts };
     server.run(claim, (export, disk), new_overlay)
+}
+
+/// What clients are told of TLS.
+fn tls(args: &Args) -> Result<Tls, Failure> {
+    let peers = match (&args.tls_allow[..], args.tls_verify_peer) {
+        ([], false) => Peers::Anybody,
+        ([], true) => Peers::Verified,
+        (names, _) => Peers::Named(names.to_vec()),
+    };
+    let dir = args.tls_certificates.as_deref();
+    let config = dir.map(|dir| server_config(dir, peers)).transpose().map_err(Failure::new)?;
+    Ok(Tls { config, is_needless: args.no_tls })
 }
 
 /// An export has the array's name.

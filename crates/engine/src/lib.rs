@@ -101,6 +101,7 @@ mod shape_change;
 mod shard;
 mod sizes;
 mod slots;
+mod sources;
 mod stripe;
 mod supervisor;
 mod sync;
@@ -130,6 +131,7 @@ pub use supervisor::{
     WriteId,
 };
 pub use sync::{Mismatch, PieceId, SyncAction, SyncPiece, SyncReport};
+pub use sources::Sources;
 pub use types::*;
 pub use world::{Ended, World};
 pub use write_intent_bitmap::BitmapConfig;

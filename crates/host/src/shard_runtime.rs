@@ -2,6 +2,7 @@
 
 use crate::{
     client::Memory as ClientMemory,
+    holes::{Asked, Extent, Lookup},
     memory::{BufferClass, Memory},
     message::{Address, Message, Peer},
     runs::{COMPLAINTS_NS, PLACES_NS, Runs},
@@ -236,6 +237,9 @@ pub(crate) struct ShardRuntime {
     /// What clients see of the array, if not all of it.
     view: Option<Arc<Map>>,
     cut: Slab<CutRequest>,
+    /// Questions about holes that wait until the shard has read what it was sent, and answers to be fetched.
+    asked: VecDeque<Asked>,
+    extents: Vec<(usize, u64, Vec<Extent>)>,
     /// The queue's index of each member's device, and what was sent to it.
     devices: Vec<usize>,
     sent: Vec<MemberWork>,
@@ -288,6 +292,8 @@ impl ShardRuntime {
             router: Router::new(parts.index, shards, parts.spans),
             view: None,
             cut: Slab::new(),
+            asked: VecDeque::new(),
+            extents: Vec::new(),
             devices: (0..parts.members).collect(),
             sent: vec![MemberWork::default(); parts.members],
             removed: Vec::new(),
@@ -407,6 +413,7 @@ impl ShardRuntime {
 
     pub(crate) fn drop_client(&mut self, client: usize) {
         self.stop_waiting(client);
+        self.extents.retain(|(of, ..)| *of != client);
         for id in self.clients.remove(client).memory {
             self.memory.free(id);
         }
@@ -460,6 +467,10 @@ impl ShardRuntime {
         if let [piece] = pieces[..] {
             return self.route(Caller::Client(client, id), kind, piece);
         }
+        if matches!(kind, RequestKind::WritePart { .. }) {
+            // A block of the members that what is shown cuts in two.
+            return self.replies.push_back((client, id, Err(RequestError::Misaligned)));
+        }
         let cut = CutRequest { client, id, parts: pieces.len(), result: Ok(()) };
         let key = self.cut.insert(cut);
         let mut skip = 0;
@@ -475,6 +486,31 @@ impl ShardRuntime {
         let request = RoutedRequest { kind, memory, sector, len };
         let (router, shard, mut world) = self.routing();
         router.request(shard, &mut world, caller, request, true);
+    }
+
+    /// The answer comes as a reply; then [`Self::take_extents`] has it.
+    pub(crate) fn ask_for_holes(&mut self, client: usize, id: u64, range: Range<u64>) {
+        self.clients[client].busy += 1;
+        self.asked.push_back(Asked { client, id, range });
+    }
+
+    pub(crate) fn take_extents(&mut self, client: usize, id: u64) -> Vec<Extent> {
+        let at = self.extents.iter().position(|(of, which, _)| (*of, *which) == (client, id));
+        at.map(|at| self.extents.swap_remove(at).2).unwrap_or_default()
+    }
+
+    /// What is to be told of holes is as true as a read of the same moment.
+    fn answer_asked(&mut self) {
+        let Self { queue, engine, devices, router, view, .. } = self;
+        for Asked { client, id, range } in self.asked.drain(..) {
+            let device = |member: MemberId| queue.member(devices[usize::from(member.0)]);
+            let mut lookup = Lookup::new(engine, &device);
+            if router.has_one_geometry() {
+                lookup.look(range, view.as_deref());
+            }
+            self.extents.push((client, id, lookup.finish()));
+            self.replies.push_back((client, id, Ok(())));
+        }
     }
 
     /// Clients see this in the array's place from now on.
@@ -571,10 +607,11 @@ impl ShardRuntime {
 
     /// Whether reads wait until messages have been read: [`ShardRuntime::start_reads`] is due.
     pub(crate) fn has_unheard(&self) -> bool {
-        self.router.has_unheard()
+        self.router.has_unheard() || !self.asked.is_empty()
     }
 
     pub(crate) fn start_reads(&mut self) {
+        self.answer_asked();
         let (router, shard, mut world) = self.routing();
         router.start_reads(shard, &mut world);
     }
@@ -734,7 +771,9 @@ impl ShardRuntime {
 
 fn buf_of(kind: RequestKind) -> Option<Buf> {
     match kind {
-        RequestKind::Read(buf) | RequestKind::Write { buf, .. } => Some(buf),
+        RequestKind::Read(buf)
+        | RequestKind::Write { buf, .. }
+        | RequestKind::WritePart { buf, .. } => Some(buf),
         _ => None,
     }
 }

@@ -8,6 +8,7 @@ use crate::exit::Failure;
 use lapstrake_export::NbdSession;
 use lapstrake_export::fuse::Mount;
 use lapstrake_export::nbd::{ExportInfo, Exports, Limits};
+use lapstrake_export::tls::{ServerConfig, TlsOffer};
 use lapstrake_export::vhost_user::{Disk, VhostUser};
 use lapstrake_host::{Array, Greeter, control::ServedFile};
 use std::path::{Path, PathBuf};
@@ -15,9 +16,30 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use tracing::warn;
 
+/// What NBD clients are told of TLS.
+pub struct Tls {
+    /// The server's certificates, and whom they let in.
+    pub config: Option<Arc<ServerConfig>>,
+    /// TCP clients may do without.
+    pub is_needless: bool,
+}
+
+impl Tls {
+    fn offer(&self, is_tcp: bool) -> Option<TlsOffer> {
+        let config = self.config.clone()?;
+        Some(TlsOffer { config, is_required: is_tcp && !self.is_needless })
+    }
+
+    /// Whether clients from other machines may come as far as this goes.
+    fn lets_others_in(&self) -> bool {
+        self.config.is_some() || self.is_needless
+    }
+}
+
 /// See the module. Dropping it removes the sockets' files.
 pub struct Fronts {
     sockets: Vec<Socket>,
+    tls: Tls,
     mount: Option<(PathBuf, Mount)>,
     /// Before its socket, so that it is dropped first.
     vhost_user: Option<VhostUser>,
@@ -27,12 +49,18 @@ pub struct Fronts {
 
 impl Fronts {
     /// Listens at every place; connections wait until [`Fronts::open`].
-    pub fn bind(places: &[Place], vhost_user: Option<&Path>, name: &str) -> Result<Self, Failure> {
-        let sockets = places.iter().map(Socket::bind).collect::<Result<_, _>>()?;
+    pub fn bind(
+        places: &[Place],
+        tls: Tls,
+        vhost_user: Option<&Path>,
+        name: &str,
+    ) -> Result<Self, Failure> {
+        let bind = |place: &Place| Socket::bind(place, tls.lets_others_in());
+        let sockets = places.iter().map(bind).collect::<Result<_, _>>()?;
         let vhost_user_socket =
-            vhost_user.map(|path| Socket::bind(&Place::Unix(path.to_owned()))).transpose()?;
+            vhost_user.map(|path| bind(&Place::Unix(path.to_owned()))).transpose()?;
         let (mount, vhost_user) = (None, None);
-        Ok(Self { sockets, mount, vhost_user, vhost_user_socket, name: name.to_owned() })
+        Ok(Self { sockets, tls, mount, vhost_user, vhost_user_socket, name: name.to_owned() })
     }
 
     /// Lets clients in.
@@ -41,7 +69,8 @@ impl Fronts {
         for socket in &self.sockets {
             let listener = socket.listener.try_clone()?;
             let is_tcp = matches!(socket.at, At::Tcp(_));
-            array.handle().listen(listener, greeter(exports.clone(), is_tcp));
+            let offer = self.tls.offer(is_tcp);
+            array.handle().listen(listener, greeter(exports.clone(), is_tcp, offer));
         }
         if let Some(socket) = &self.vhost_user_socket {
             let listener = socket.listener.try_clone()?.into();
@@ -110,7 +139,8 @@ impl Fronts {
 
     /// URIs by which clients find the array.
     pub fn uris(&self) -> Vec<String> {
-        let sockets = self.sockets.iter().map(|socket| socket.uri(&self.name));
+        let is_secured = self.tls.offer(true).is_some_and(|offer| offer.is_required);
+        let sockets = self.sockets.iter().map(|socket| socket.uri(&self.name, is_secured));
         let vhost_user = self.vhost_user().map(|path| format!("vhost-user:{}", path.display()));
         sockets.chain(self.file().map(file_uri)).chain(vhost_user).collect()
     }
@@ -134,11 +164,15 @@ impl Fronts {
     }
 }
 
-fn greeter(exports: Arc<Exports>, is_tcp: bool) -> Greeter {
+fn greeter(exports: Arc<Exports>, is_tcp: bool, offer: Option<TlsOffer>) -> Greeter {
     Box::new(move |socket| {
         if is_tcp {
             without_delay(&socket);
         }
-        Box::new(NbdSession::new(socket, exports.clone(), Limits::default()))
+        let session = NbdSession::new(socket, exports.clone(), Limits::default());
+        match offer.clone() {
+            Some(offer) => Box::new(session.with_tls(offer)),
+            None => Box::new(session),
+        }
     })
 }

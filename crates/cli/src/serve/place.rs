@@ -65,7 +65,7 @@ impl Wanted {
             Some(("nbd+unix", rest)) => unix_uri(rest),
             Some(("nbd" | "tcp", rest)) => tcp_uri(rest),
             Some((scheme @ ("nbds" | "nbds+unix"), rest)) => Err(format!(
-                "TLS is not served; without it that is {}://{rest}",
+                "TLS comes with --tls-certificates DIR; the place is {}://{rest}",
                 scheme.replacen("nbds", "nbd", 1)
             )),
             Some(_) => Err(FORMS.into()),

@@ -28,6 +28,7 @@ mod members;
 mod mending;
 mod mistakes;
 mod names;
+mod nbd;
 mod nested;
 mod on_record;
 mod predict;

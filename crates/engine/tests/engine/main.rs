@@ -12,6 +12,7 @@ mod logs;
 mod membership;
 mod mirror;
 mod random;
+mod parts;
 mod ring;
 mod scrub;
 mod shape;
