@@ -9,15 +9,15 @@ mod nbd;
 mod part;
 mod place;
 pub mod signals;
+mod tls;
 
 use crate::exit::{Exit, Failure, Outcome};
 use crate::{complete, options, patience, print, text};
 use captive::Captive;
-use fronts::{Fronts, Tls};
+use fronts::Fronts;
 use lapstrake_device::{Backend, MemberSpec, quoted};
 use lapstrake_export::fuse::Mount;
 use lapstrake_export::nbd::ExportInfo;
-use lapstrake_export::tls::{Peers, server_config};
 use lapstrake_export::vhost_user::Disk;
 use lapstrake_geometry::{Raid0Layout, Version};
 use lapstrake_host::control::{self, Claim, Control};
@@ -27,6 +27,7 @@ use place::{Place, Wanted};
 use serde_json::json;
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, Sender};
+use tls::{Tls, TlsArgs};
 use tracing::{info, warn};
 
 const HELP: &str = "\
@@ -81,21 +82,8 @@ pub struct Args {
     /// nbd://HOST:PORT/NAME or nbd+unix:///NAME?socket=PATH, as clients take it
     #[arg(long, value_name = "unix:PATH|HOST:PORT|URI", value_parser = Wanted::parser())]
     nbd: Vec<Wanted>,
-    /// Offer TLS with the certificates in this directory, which are called as nbdkit and QEMU call them: server-cert.pem
-    /// and server-key.pem, and for verifying clients ca-cert.pem and, if there is one, ca-crl.pem. TCP clients must use
-    /// it then, those on Unix sockets may
-    #[arg(long, value_name = "DIR")]
-    tls_certificates: Option<PathBuf>,
-    /// Take no client over TLS without a certificate that ca-cert.pem vouches for
-    #[arg(long, requires = "tls_certificates")]
-    tls_verify_peer: bool,
-    /// Of these clients take only those whose certificate says this name: as the subject's common name, or as a DNS name;
-    /// may be repeated
-    #[arg(long, value_name = "NAME", requires = "tls_certificates")]
-    tls_allow: Vec<String>,
-    /// Let TCP clients do without TLS, wherever they are: for networks in which everybody may read and write the array
-    #[arg(long)]
-    no_tls: bool,
+    #[command(flatten)]
+    tls: TlsArgs,
     /// Serve the array as this file, by FUSE: an empty one, or one that is made and removed again;
     /// when it is unmounted and there is no --nbd or --vhost-user, the server stops
     #[arg(long, value_name = "FILE")]
@@ -317,7 +305,7 @@ pub fn run(args: &Args) -> Outcome {
         places.push(Place::Unix(claim.path().with_extension("nbd")));
     }
     let checked = args.fuse.as_deref().map_or(Ok(()), Mount::check).map_err(Failure::new);
-    let checked = checked.and_then(|()| tls(args));
+    let checked = checked.and_then(|()| Tls::new(&args.tls));
     let fronts =
         checked.and_then(|tls| Fronts::bind(&places, tls, args.vhost_user.as_deref(), &name));
     let fronts = fronts
@@ -337,18 +325,6 @@ pub fn run(args: &Args) -> Outcome {
     disk.bytes = array.bytes();
     let server = Server { args, name, dir, array, fronts };
     server.run(claim, (export, disk), new_overlay)
-}
-
-/// What clients are told of TLS.
-fn tls(args: &Args) -> Result<Tls, Failure> {
-    let peers = match (&args.tls_allow[..], args.tls_verify_peer) {
-        ([], false) => Peers::Anybody,
-        ([], true) => Peers::Verified,
-        (names, _) => Peers::Named(names.to_vec()),
-    };
-    let dir = args.tls_certificates.as_deref();
-    let config = dir.map(|dir| server_config(dir, peers)).transpose().map_err(Failure::new)?;
-    Ok(Tls { config, is_needless: args.no_tls })
 }
 
 /// An export has the array's name.

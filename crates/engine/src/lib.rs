@@ -126,12 +126,12 @@ pub use sizes::{
     BEHIND_PAGES, STRIPE_CACHE_SIZE, STRIPE_CACHE_SIZES, span, stripe_cache_members,
     stripe_cache_pages,
 };
+pub use sources::Sources;
 pub use supervisor::{
     Added, DiskState, Event, Loss, MemberRecord, MetaWrite, Supervisor, SupervisorConfig, Target,
     WriteId,
 };
 pub use sync::{Mismatch, PieceId, SyncAction, SyncPiece, SyncReport};
-pub use sources::Sources;
 pub use types::*;
 pub use world::{Ended, World};
 pub use write_intent_bitmap::BitmapConfig;

@@ -6,19 +6,23 @@
 //! the memory that the members filled. With TLS they pass through [`crate::tls`] on their way, which copies them.
 
 mod blocks;
+mod entry;
+mod patience;
 
 use crate::nbd::{
     Command, Connection, Errno, Event, Exports, Extent, Limits, Outcome, Request, RequestId,
     Security, Segment, Violation, Want,
 };
 use crate::tls::{Stream, TlsOffer, describe, send_now};
-use blocks::Cut;
-use lapstrake_host::{Client, Context, IoVec, Kind, Memory, RequestError};
+use entry::Entry;
+use lapstrake_host::{Client, Context, IoVec, Kind, RequestError};
+use patience::Pace;
+pub use patience::Patience;
 use std::{
     collections::VecDeque,
     os::fd::{AsRawFd, OwnedFd},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 const RECV: u32 = 0;
@@ -26,66 +30,8 @@ const SEND: u32 = 1;
 const RECEIVE_BYTES: usize = 64 << 10;
 /// Segments that go in one send; the kernel takes 1024.
 const SEGMENTS: usize = 128;
-/// Who moves fewer bytes than this in all of a [`Patience`] has made no progress: a byte now and then
-/// holds nothing open.
-const PACE_BYTES: usize = 16 << 10;
-
 /// What becomes of a client that gives cause for complaint.
 const CUT_OFF: &str = "an NBD client was cut off";
-
-/// How long a client may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
-    /// For the whole handshake.
-    pub handshake: Duration,
-    /// Without progress while it owes bytes, or does not take its replies.
-    pub stall: Duration,
-    /// To take its replies when the server stops.
-    pub farewell: Duration,
-}
-
-impl Default for Patience {
-    fn default() -> Self {
-        let [handshake, stall, farewell] = [30, 60, 5].map(Duration::from_secs);
-        Self { handshake, stall, farewell }
-    }
-}
-
-/// Progress in one direction.
-struct Pace {
-    since: Instant,
-    bytes: usize,
-}
-
-impl Pace {
-    fn new() -> Self {
-        Self { since: Instant::now(), bytes: 0 }
-    }
-
-    fn moved(&mut self, bytes: usize) {
-        self.bytes += bytes;
-        if self.bytes >= PACE_BYTES {
-            *self = Self::new();
-        }
-    }
-}
-
-struct Entry {
-    request: Request,
-    memory: Option<Memory>,
-    /// Its blocks, if they are not what it is made of.
-    cut: Option<Cut>,
-    /// What of it the array has not answered.
-    parts: u32,
-    failed: Option<RequestError>,
-}
-
-impl Entry {
-    /// Bytes of its memory before its own.
-    fn skip(&self) -> u32 {
-        self.cut.as_ref().map_or(0, |cut| cut.skip(self.request.offset))
-    }
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Receiving {
@@ -307,50 +253,28 @@ impl NbdSession {
     }
 
     fn enter(&mut self, request: Request) {
-        let (offset, len, block) = (request.offset, request.len.into(), u64::from(self.block));
-        let is_whole = (offset | len) & (block - 1) == 0;
-        let cut = (!is_whole).then(|| Cut::new(offset, len, block));
-        let entry = Entry { request, memory: None, cut, parts: 0, failed: None };
-        self.table[request.id.index()] = Some(entry);
+        self.table[request.id.index()] = Some(Entry::new(request, self.block));
     }
 
     /// Where the request's first byte lies in memory.
     fn start_of(&self, id: RequestId) -> Option<*mut u8> {
-        let entry = self.table[id.index()].as_ref()?;
-        // SAFETY: the memory holds all blocks that the request touches.
-        entry.memory.map(|memory| unsafe { memory.start.add(entry.skip() as usize) })
+        self.table[id.index()].as_ref()?.start()
     }
 
     fn give_memory(&mut self, cx: &mut Context<'_>, id: RequestId) -> bool {
         let Some(entry) = &mut self.table[id.index()] else { return true };
-        // Each block that is written in part takes another, into which the rest of it is read.
-        let spare = |cut: &Cut| cut.edges.len() * self.block as usize;
-        let bytes = match (&entry.cut, entry.request.command) {
-            (None, _) => entry.request.len as usize,
-            (Some(cut), Command::Read) => cut.len(),
-            (Some(cut), Command::WriteZeroes { .. }) => self.block as usize + spare(cut),
-            (Some(cut), _) => cut.len() + spare(cut),
-        };
-        entry.memory = cx.alloc(bytes);
+        entry.memory = cx.alloc(entry.memory_bytes());
         entry.memory.is_some()
     }
 
     fn accept(&mut self, cx: &mut Context<'_>, request: Request) {
         self.enter(request);
-        let needs_memory = match request.command {
-            Command::Read => true,
-            Command::WriteZeroes { .. } => self.is_cut(request.id),
-            _ => false,
-        };
+        let needs_memory = self.table[request.id.index()].as_ref().is_some_and(Entry::needs_memory);
         if needs_memory && !self.give_memory(cx, request.id) {
             self.waiting.push_back(request.id);
             return;
         }
         self.submit(cx, request.id);
-    }
-
-    fn is_cut(&self, id: RequestId) -> bool {
-        self.table[id.index()].as_ref().is_some_and(|entry| entry.cut.is_some())
     }
 
     fn feed_waiting(&mut self, cx: &mut Context<'_>) {
@@ -371,11 +295,12 @@ impl NbdSession {
     }
 
     fn submit(&mut self, cx: &mut Context<'_>, id: RequestId) {
-        let Some(Entry { request, memory, cut, .. }) = &self.table[id.index()] else { return };
-        let fua = request.fua;
+        let Some(Entry { request, memory, .. }) = self.table[id.index()] else { return };
+        let (fua, name) = (request.fua, id.to_bits().into());
         let writes = request.command == Command::Write;
         let followed = writes && cx.joins_writes() && self.more_is_here();
-        let kind = match (request.command, *memory) {
+        let Some(entry) = &mut self.table[id.index()] else { return };
+        let kind = match (request.command, memory) {
             (Command::Read, Some(memory)) => Kind::Read(memory),
             (Command::Write, Some(memory)) => Kind::Write { memory, fua, followed },
             (Command::Flush, _) => Kind::Flush,
@@ -384,54 +309,20 @@ impl NbdSession {
             (Command::Trim, _) => Kind::Discard,
             (Command::WriteZeroes { no_hole }, _) => Kind::WriteZeroes { fua, unmap: !no_hole },
             (Command::BlockStatus { .. }, _) => {
-                let end = request.offset + u64::from(request.len);
-                let range = cut.as_ref().map_or(request.offset..end, |cut| cut.around.clone());
-                return cx.ask_for_holes(id.to_bits().into(), range);
+                entry.await_one();
+                return cx.ask_for_holes(name, entry.around());
             }
             (Command::Cache, _) => return self.connection.reply(id, Outcome::Done),
             (Command::Read | Command::Write, None) => {
                 return self.connection.reply(id, Outcome::Error(Errno::NoMem));
             }
         };
-        if cut.is_some() {
-            return self.submit_cut(cx, id, kind);
+        let asks = entry.asks(kind);
+        if asks.is_empty() {
+            return self.connection.reply(id, Outcome::Done);
         }
-        cx.request(id.to_bits().into(), kind, request.offset, request.len.into());
-    }
-
-    /// Sends a request that is not made of whole blocks; `kind` is what its whole blocks are sent as.
-    fn submit_cut(&mut self, cx: &mut Context<'_>, id: RequestId, kind: Kind) {
-        let Some(entry) = &mut self.table[id.index()] else { return };
-        let (Some(cut), name) = (&entry.cut, id.to_bits().into()) else { return };
-        let whole = cut.whole.end - cut.whole.start;
-        match (kind, entry.memory) {
-            (Kind::Read(_), _) => {
-                return cx.request(name, kind, cut.around.start, cut.len() as u64);
-            }
-            // Nobody relies on what becomes of what is discarded: blocks of which a part is kept are left alone.
-            (_, None) if whole == 0 => return self.connection.reply(id, Outcome::Done),
-            (_, None) => return cx.request(name, kind, cut.whole.start, whole),
-            (_, Some(memory)) => {
-                entry.parts = cut.edges.len() as u32 + u32::from(whole > 0);
-                let is_write = matches!(kind, Kind::Write { .. });
-                let spare = if is_write { cut.len() } else { self.block as usize } as u32;
-                if !is_write {
-                    // SAFETY: the memory has a block for zeros before those that are read.
-                    unsafe { memory.start.write_bytes(0, self.block as usize) };
-                }
-                for (nth, edge) in (0..).zip(&cut.edges) {
-                    let at = if is_write { (edge.block - cut.around.start) as u32 } else { 0 };
-                    let old = spare + nth * self.block;
-                    let (skip, len, fua) = (edge.skip, edge.len, entry.request.fua);
-                    let part = Kind::WritePart { memory, at, old, skip, len, fua };
-                    cx.request(name, part, edge.block, self.block.into());
-                }
-                if whole == 0 {
-                    return;
-                }
-                let skip = (cut.whole.start - cut.around.start) as u32;
-                cx.request(name, kind.advance(skip), cut.whole.start, whole);
-            }
+        for (kind, offset, len) in asks {
+            cx.request(name, kind, offset, len);
         }
     }
 
@@ -601,18 +492,6 @@ impl NbdSession {
         });
     }
 
-    /// One part of a request has been answered; the answer to all of it, if that was the last.
-    fn part_done(
-        &mut self,
-        id: RequestId,
-        result: Result<(), RequestError>,
-    ) -> Option<Result<(), RequestError>> {
-        let Some(entry) = &mut self.table[id.index()] else { return Some(result) };
-        entry.failed = entry.failed.or(result.err());
-        entry.parts = entry.parts.saturating_sub(1);
-        (entry.parts == 0).then(|| entry.failed.map_or(Ok(()), Err))
-    }
-
     /// The answer to a block status, from the request's own first byte on.
     fn tell_holes(&mut self, cx: &mut Context<'_>, id: RequestId) {
         let skip = self.table[id.index()].as_ref().map_or(0, Entry::skip);
@@ -650,10 +529,10 @@ impl Client for NbdSession {
 
     fn handle_reply(&mut self, cx: &mut Context<'_>, id: u64, result: Result<(), RequestError>) {
         let id = RequestId::from_bits(id as u32);
-        let Some(result) = self.part_done(id, result) else { return };
-        let entry = self.table[id.index()].as_ref();
-        let command = entry.map(|entry| entry.request.command);
-        if let Some(Command::BlockStatus { .. }) = command {
+        let Some(entry) = &mut self.table[id.index()] else { return };
+        let command = entry.request.command;
+        let Some(result) = entry.answered(result) else { return };
+        if let Command::BlockStatus { .. } = command {
             return self.tell_holes(cx, id);
         }
         let outcome = match result {

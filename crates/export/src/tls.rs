@@ -1,9 +1,9 @@
 //! TLS of one connection, without I/O: what came from the socket goes in, what is to be sent comes out.
 //!
 //! Invariants:
-//! - what the client sent is taken in before more is asked of the socket ([`Stream::is_drained`]);
+//! - what the client sent is taken in before more is asked of the socket (`Stream::is_drained`);
 //! - what is encrypted is sent before more is encrypted, so that a client that takes no replies fills
-//!   [`OUT_BYTES`] and no more.
+//!   `OUT_BYTES` and no more.
 
 mod certificates;
 

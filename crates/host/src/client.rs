@@ -112,7 +112,7 @@ impl Context<'_> {
 
     /// What was found, from the range's beginning on; it may fall short of its end.
     pub fn extents(&mut self, id: u64) -> Vec<Extent> {
-        self.runtime.take_extents(self.client, id)
+        self.runtime.questions.take(self.client, id)
     }
 
     /// The bytes of the first span from `at` on that this shard owns, or of what is left of it there; none if others

@@ -1,7 +1,8 @@
 //! What of an array lies in holes of its members' files, and so reads as zeros, whoever is asked.
 //!
 //! Invariant: a range is told as a hole only if every member that a read of it may go to has a hole there. What a member
-//! that lacks data, or could not be read, would have to give is no hole; nor is what is recovered from others.
+//! that lacks data, or could not be read, would have to give is no hole; nor is what is recovered from others. As a read
+//! of what others own, a question is answered only after the shard has heard all that it had been told when it came.
 
 use lapstrake_device::Member;
 use lapstrake_engine::{MemberId, Shard};
@@ -26,10 +27,58 @@ pub struct Extent {
 
 /// A client's question.
 #[derive(Debug)]
-pub(crate) struct Asked {
-    pub client: usize,
-    pub id: u64,
-    pub range: Range<u64>,
+struct Question {
+    client: usize,
+    id: u64,
+    range: Range<u64>,
+}
+
+/// What clients have asked, and answers that they have not fetched.
+#[derive(Debug, Default)]
+pub(crate) struct Questions {
+    open: Vec<Question>,
+    answers: Vec<(usize, u64, Vec<Extent>)>,
+}
+
+impl Questions {
+    pub(crate) fn ask(&mut self, client: usize, id: u64, range: Range<u64>) {
+        self.open.push(Question { client, id, range });
+    }
+
+    pub(crate) fn are_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// Answers all that are open; without a shard that finds every sector, by nothing. Tells whose, by what name.
+    pub(crate) fn answer<'d>(
+        &mut self,
+        shard: Option<&Shard>,
+        device: &impl Fn(MemberId) -> Option<&'d Arc<Member>>,
+        view: Option<&Map>,
+    ) -> Vec<(usize, u64)> {
+        let mut answered = Vec::new();
+        for Question { client, id, range } in self.open.drain(..) {
+            let extents = shard.map(|shard| {
+                let mut lookup = Lookup::new(shard, device);
+                lookup.look(range, view);
+                lookup.found
+            });
+            self.answers.push((client, id, extents.unwrap_or_default()));
+            answered.push((client, id));
+        }
+        answered
+    }
+
+    pub(crate) fn take(&mut self, client: usize, id: u64) -> Vec<Extent> {
+        let is_it = |answer: &(usize, u64, Vec<Extent>)| (answer.0, answer.1) == (client, id);
+        let at = self.answers.iter().position(is_it);
+        at.map(|at| self.answers.swap_remove(at).2).unwrap_or_default()
+    }
+
+    /// The client is gone.
+    pub(crate) fn forget(&mut self, client: usize) {
+        self.answers.retain(|answer| answer.0 != client);
+    }
 }
 
 /// What a member's file said last.
@@ -40,7 +89,7 @@ struct Known {
 }
 
 /// The search for one answer. See the module.
-pub(crate) struct Lookup<'a, D> {
+struct Lookup<'a, D> {
     shard: &'a Shard,
     device: &'a D,
     known: Vec<Known>,
@@ -50,13 +99,13 @@ pub(crate) struct Lookup<'a, D> {
 }
 
 impl<'a, 'd, D: Fn(MemberId) -> Option<&'d Arc<Member>>> Lookup<'a, D> {
-    pub(crate) fn new(shard: &'a Shard, device: &'a D) -> Self {
+    fn new(shard: &'a Shard, device: &'a D) -> Self {
         let (looks_left, parts_left) = (LOOKS_MAX, PARTS_MAX);
         Self { shard, device, known: Vec::new(), looks_left, parts_left, found: Vec::new() }
     }
 
     /// Looks at bytes of the array, or of what is shown of it.
-    pub(crate) fn look(&mut self, range: Range<u64>, view: Option<&Map>) {
+    fn look(&mut self, range: Range<u64>, view: Option<&Map>) {
         let Some(view) = view else { return self.look_at(range) };
         for piece in view.pieces(range) {
             self.look_at(piece.place.offset..piece.place.offset + piece.len);
@@ -122,9 +171,5 @@ impl<'a, 'd, D: Fn(MemberId) -> Option<&'d Arc<Member>>> Lookup<'a, D> {
             Some(last) if last.is_hole == extent.is_hole => last.len += extent.len,
             _ => self.found.push(extent),
         }
-    }
-
-    pub(crate) fn finish(self) -> Vec<Extent> {
-        self.found
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     client::Memory as ClientMemory,
-    holes::{Asked, Extent, Lookup},
+    holes::Questions,
     memory::{BufferClass, Memory},
     message::{Address, Message, Peer},
     runs::{COMPLAINTS_NS, PLACES_NS, Runs},
@@ -237,9 +237,7 @@ pub(crate) struct ShardRuntime {
     /// What clients see of the array, if not all of it.
     view: Option<Arc<Map>>,
     cut: Slab<CutRequest>,
-    /// Questions about holes that wait until the shard has read what it was sent, and answers to be fetched.
-    asked: VecDeque<Asked>,
-    extents: Vec<(usize, u64, Vec<Extent>)>,
+    pub questions: Questions,
     /// The queue's index of each member's device, and what was sent to it.
     devices: Vec<usize>,
     sent: Vec<MemberWork>,
@@ -292,8 +290,7 @@ impl ShardRuntime {
             router: Router::new(parts.index, shards, parts.spans),
             view: None,
             cut: Slab::new(),
-            asked: VecDeque::new(),
-            extents: Vec::new(),
+            questions: Questions::default(),
             devices: (0..parts.members).collect(),
             sent: vec![MemberWork::default(); parts.members],
             removed: Vec::new(),
@@ -413,7 +410,7 @@ impl ShardRuntime {
 
     pub(crate) fn drop_client(&mut self, client: usize) {
         self.stop_waiting(client);
-        self.extents.retain(|(of, ..)| *of != client);
+        self.questions.forget(client);
         for id in self.clients.remove(client).memory {
             self.memory.free(id);
         }
@@ -488,28 +485,18 @@ impl ShardRuntime {
         router.request(shard, &mut world, caller, request, true);
     }
 
-    /// The answer comes as a reply; then [`Self::take_extents`] has it.
+    /// The answer comes as a reply; then [`Questions::take`] has it.
     pub(crate) fn ask_for_holes(&mut self, client: usize, id: u64, range: Range<u64>) {
         self.clients[client].busy += 1;
-        self.asked.push_back(Asked { client, id, range });
+        self.questions.ask(client, id, range);
     }
 
-    pub(crate) fn take_extents(&mut self, client: usize, id: u64) -> Vec<Extent> {
-        let at = self.extents.iter().position(|(of, which, _)| (*of, *which) == (client, id));
-        at.map(|at| self.extents.swap_remove(at).2).unwrap_or_default()
-    }
-
-    /// What is to be told of holes is as true as a read of the same moment.
-    fn answer_asked(&mut self) {
-        let Self { queue, engine, devices, router, view, .. } = self;
-        for Asked { client, id, range } in self.asked.drain(..) {
-            let device = |member: MemberId| queue.member(devices[usize::from(member.0)]);
-            let mut lookup = Lookup::new(engine, &device);
-            if router.has_one_geometry() {
-                lookup.look(range, view.as_deref());
-            }
-            self.extents.push((client, id, lookup.finish()));
-            self.replies.push_back((client, id, Ok(())));
+    fn answer_questions(&mut self) {
+        let Self { queue, engine, devices, router, view, replies, .. } = self;
+        let device = |member: MemberId| queue.member(devices[usize::from(member.0)]);
+        let shard = router.has_one_geometry().then_some(&*engine);
+        for (client, id) in self.questions.answer(shard, &device, view.as_deref()) {
+            replies.push_back((client, id, Ok(())));
         }
     }
 
@@ -607,11 +594,11 @@ impl ShardRuntime {
 
     /// Whether reads wait until messages have been read: [`ShardRuntime::start_reads`] is due.
     pub(crate) fn has_unheard(&self) -> bool {
-        self.router.has_unheard() || !self.asked.is_empty()
+        self.router.has_unheard() || self.questions.are_open()
     }
 
     pub(crate) fn start_reads(&mut self) {
-        self.answer_asked();
+        self.answer_questions();
         let (router, shard, mut world) = self.routing();
         router.start_reads(shard, &mut world);
     }

@@ -4,37 +4,18 @@
 use super::Event;
 use super::nbd::{At, Socket, file_uri, without_delay};
 use super::place::Place;
+use super::tls::Tls;
 use crate::exit::Failure;
 use lapstrake_export::NbdSession;
 use lapstrake_export::fuse::Mount;
 use lapstrake_export::nbd::{ExportInfo, Exports, Limits};
-use lapstrake_export::tls::{ServerConfig, TlsOffer};
+use lapstrake_export::tls::TlsOffer;
 use lapstrake_export::vhost_user::{Disk, VhostUser};
 use lapstrake_host::{Array, Greeter, control::ServedFile};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use tracing::warn;
-
-/// What NBD clients are told of TLS.
-pub struct Tls {
-    /// The server's certificates, and whom they let in.
-    pub config: Option<Arc<ServerConfig>>,
-    /// TCP clients may do without.
-    pub is_needless: bool,
-}
-
-impl Tls {
-    fn offer(&self, is_tcp: bool) -> Option<TlsOffer> {
-        let config = self.config.clone()?;
-        Some(TlsOffer { config, is_required: is_tcp && !self.is_needless })
-    }
-
-    /// Whether clients from other machines may come as far as this goes.
-    fn lets_others_in(&self) -> bool {
-        self.config.is_some() || self.is_needless
-    }
-}
 
 /// See the module. Dropping it removes the sockets' files.
 pub struct Fronts {

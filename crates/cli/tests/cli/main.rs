@@ -41,6 +41,7 @@ mod serve;
 mod service;
 mod sizes;
 mod slips;
+mod soak_serve;
 mod superblocks;
 mod support;
 mod tuning;

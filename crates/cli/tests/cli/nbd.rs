@@ -4,7 +4,7 @@ use crate::support::{Lab, Ran, Server, installed, not_run, pattern};
 use std::os::unix::fs::MetadataExt;
 
 /// A certificate authority, a server's certificate, and those of two clients: `backup` and, by its DNS name, `web`.
-const CERTIFICATES: &str = r#"
+pub const CERTIFICATES: &str = r#"
 set -e
 key() { openssl req -newkey "$3" $4 -nodes -keyout "$1" -out "$1.csr" -subj "$2"; }
 sign() {
@@ -26,13 +26,13 @@ openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -ke
     -out stranger/client-cert.pem -subj /CN=backup-backup
 "#;
 
-fn script(lab: &Lab, script: &str) -> Ran {
+pub fn script(lab: &Lab, script: &str) -> Ran {
     // libnbd's Python module belongs to the system's Python.
     let path = format!("/usr/bin:{}", std::env::var("PATH").unwrap_or_default());
     Ran::of(lab.command("bash").args(["-c", script]).env("PATH", path).output().unwrap())
 }
 
-fn has(what: &str, programs: &[&str]) -> bool {
+pub fn has(what: &str, programs: &[&str]) -> bool {
     let lacking = programs.iter().find(|program| !installed(program));
     if let Some(program) = lacking {
         not_run(what, &format!("{program} is not installed"));
@@ -52,7 +52,7 @@ fn secured(what: &str) -> Option<Lab> {
 }
 
 /// The port that a server got.
-fn port(server: &Server) -> u16 {
+pub fn port(server: &Server) -> u16 {
     let uris = server.facts["exports"].as_array().unwrap();
     let uri = uris.iter().filter_map(|uri| uri.as_str()).find(|uri| uri.contains("127.0.0.1"));
     uri.unwrap().split(['/', ':']).nth(4).unwrap().parse().unwrap()
@@ -105,7 +105,11 @@ fn certificates_say_who_may_come() {
             let ran = script(&lab, &format!("nbdinfo --size '{}'", over_tls(port(&server), who)));
             assert_eq!(ran.code == 0, may, "{options} {who}: {ran:?}");
         }
-        let said = { let mut server = server; server.signal("-TERM"); server.end().1 };
+        let said = {
+            let mut server = server;
+            server.signal("-TERM");
+            server.end().1
+        };
         assert_eq!(said.contains("TLS failed"), expected.iter().any(|who| !who.1), "{said}");
     };
     // Without one, without one of the authority's, and two with.
@@ -207,12 +211,11 @@ fn what_a_member_lacks_is_no_hole() {
     let lab = Lab::new(&[64, 64, 64, 64]);
     lab.run("create data --assume-clean -l5 -c64 m0 m1 m2").ok();
     let server = lab.serve("m0 m1 m2");
-    let write = format!("nbdsh -u '{}' -c 'h.pwrite(b\"x\" * (1 << 20), 0); h.flush()'", server.uri());
+    let write =
+        format!("nbdsh -u '{}' -c 'h.pwrite(b\"x\" * (1 << 20), 0); h.flush()'", server.uri());
     script(&lab, &write).ok();
     server.stop();
-    let map = |server: &Server| {
-        script(&lab, &format!("nbdinfo --map '{}'", server.uri())).ok().out
-    };
+    let map = |server: &Server| script(&lab, &format!("nbdinfo --map '{}'", server.uri())).ok().out;
     let server = lab.serve("m0 m1 m2");
     assert!(map(&server).contains("hole,zero"), "all members are there");
     // Of the missing member's chunks nothing is known; every second chunk here is another's.

@@ -3,14 +3,12 @@
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{
-    CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime,
-};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{NoServerSessionStorage, VerifierBuilderError, WebPkiClientVerifier};
 use rustls::{
-    CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore,
-    ServerConfig, SignatureScheme,
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, ServerConfig,
+    SignatureScheme,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -93,8 +91,8 @@ pub fn server_config(dir: &Path, peers: Peers) -> Result<Arc<ServerConfig>, TlsE
     };
     let chain = certificates(&dir.join(CERTIFICATE))?;
     let path = dir.join(KEY);
-    let key = PrivateKeyDer::from_pem_file(&path)
-        .map_err(|source| TlsError::File { path, source })?;
+    let key =
+        PrivateKeyDer::from_pem_file(&path).map_err(|source| TlsError::File { path, source })?;
     let pair = |source| TlsError::Pair { path: dir.to_owned(), source };
     let mut config = builder.with_single_cert(chain, key).map_err(pair)?;
     // Connections are long: nobody is to be let in by what was agreed on before.
@@ -140,8 +138,8 @@ struct Named {
 
 impl Named {
     fn lets_in(&self, certificate: &CertificateDer<'_>) -> Result<bool, Error> {
-        let certificate = EndEntityCert::try_from(certificate)
-            .map_err(|_| CertificateError::BadEncoding)?;
+        let certificate =
+            EndEntityCert::try_from(certificate).map_err(|_| CertificateError::BadEncoding)?;
         let is_meant = |name: &[u8]| self.names.iter().any(|one| one.as_bytes() == name);
         let by_dns = certificate.valid_dns_names().any(|name| is_meant(name.as_bytes()));
         Ok(by_dns || common_names(certificate.subject()).iter().any(|name| is_meant(name)))

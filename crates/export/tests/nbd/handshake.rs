@@ -144,9 +144,7 @@ fn without_tls_where_it_is_required_there_is_nothing_but_the_way_to_it() {
 
 #[test]
 fn tls_begins_once_and_forgets_what_was_agreed_on_before() {
-    let set = |script: Script| {
-        script.contexts(opt::SET_META_CONTEXT, "md0", &["base:allocation"])
-    };
+    let set = |script: Script| script.contexts(opt::SET_META_CONTEXT, "md0", &["base:allocation"]);
     let agreed = set(Script::new().option(opt::STRUCTURED_REPLY, &[]));
     let script = set(agreed.option(opt::STARTTLS, b"now").option(opt::STARTTLS, &[]))
         .option(opt::STARTTLS, &[])
