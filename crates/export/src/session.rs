@@ -413,8 +413,9 @@ impl NbdSession {
         }
         let (start, len) = match self.connection.want() {
             _ if self.tls_is_due => return,
+            // Without memory for a payload, nothing of it is asked for.
+            Want::Payload { id, .. } if self.start_of(id).is_none() => return,
             Want::Bytes | Want::Payload { .. } if self.tls.is_some() => {
-                // Without memory for a payload, nothing of it is asked for.
                 let Some(tls) = self.tls.as_mut().filter(|tls| tls.is_drained()) else { return };
                 self.receiving = Receiving::Records;
                 tls.room()

@@ -206,7 +206,7 @@ mod tests {
             ("unix://x.sock", "did you mean unix:x.sock?"),
             ("10809", "did you mean 127.0.0.1:10809?"),
             (":10809", "did you mean 127.0.0.1:10809?"),
-            ("nbds://localhost", "without it that is nbd://localhost"),
+            ("nbds://localhost", "the place is nbd://localhost"),
             ("nbd+unix:///data", "the socket is missing"),
             ("nbd+unix://data?socket=x", "did you mean nbd+unix:///?socket=x?"),
         ] {

@@ -95,6 +95,42 @@ fn what_goes_over_tls_arrives_and_nothing_is_said_without() {
     server.stop();
 }
 
+/// Asks for TLS and, in the same breath and in the clear, for the list of exports.
+const EAGER: &str = r#"
+import socket, struct, sys
+s = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+s.settimeout(20)
+option = lambda number: b"IHAVEOPT" + struct.pack(">II", number, 0)
+s.sendall(struct.pack(">I", 3) + option(5) + option(3))
+said = b""
+while True:
+    try:
+        more = s.recv(4096)
+    except ConnectionResetError:
+        more = b""
+    if not more:
+        break
+    said += more
+ack = struct.pack(">QIII", 0x3e889045565a9, 5, 1, 0)
+assert said[18:18 + len(ack)] == ack, said
+# A fatal alert of TLS, or nothing.
+rest = said[18 + len(ack):]
+assert rest == b"" or rest[0] == 0x15, rest
+"#;
+
+#[test]
+fn what_is_said_in_the_clear_behind_the_wish_for_tls_is_not_heard() {
+    let Some(lab) = secured("plaintext behind STARTTLS") else { return };
+    let mut server = lab.serve("m0 m1 m2 --nbd 127.0.0.1:0 --tls-certificates pki");
+    let port = port(&server);
+    std::fs::write(lab.path("eager.py"), EAGER).unwrap();
+    script(&lab, &format!("python3 eager.py {port}")).ok();
+    script(&lab, &format!("nbdinfo --size '{}'", over_tls(port, "pki"))).ok();
+    server.signal("-TERM");
+    let said = server.end().1;
+    assert!(said.contains("TLS failed"), "{said}");
+}
+
 #[test]
 fn certificates_say_who_may_come() {
     let Some(lab) = secured("TLS with clients' certificates") else { return };
@@ -229,9 +265,17 @@ fn what_a_member_lacks_is_no_hole() {
     out.ok();
     assert!(lab.read("out")[..1 << 20].iter().all(|&byte| byte == b'x'));
     server.stop();
-    // Bad blocks of an image are not there to be read as zeros.
-    std::fs::write(lab.path("map"), "0x0 ? 1\n0x0 0x4000000 +\n").unwrap();
-    let server = lab.serve("m1 m2 m3 --read-only --overlay cow");
+    // What an image lacks cannot be read, so nobody knows that it is zeros; what an overlay has, the file does not show.
+    std::fs::write(
+        lab.path("map"),
+        "0x0 ? 1\n0x0 0x3000000 +\n0x3000000 0x100000 -\n0x3100000 0xf00000 +\n",
+    )
+    .unwrap();
+    let server = lab.serve("m1 m2 m3 --read-only --ddrescue-map m1=map");
+    let partly = map(&server);
+    assert!(partly.contains("hole,zero") && partly.lines().count() > 100, "{partly}");
+    server.stop();
+    let server = lab.serve("m1 m2 m3 --overlay cow");
     assert!(!map(&server).contains("hole"), "an overlay is not asked");
     server.stop();
 }
