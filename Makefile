@@ -27,7 +27,7 @@ export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 OWN_MOUNTS := $(shell own='unshare --mount --propagation slave'; $$own true 2>/dev/null && echo $$own)
 CARGO_TEST := $(OWN_MOUNTS) $(CARGO) test --locked --workspace
 
-.PHONY: setup judge build install deb dist demo demo-long pictures test suites commands newest threads arm lint quick book smoke bench accuracy fuzz soak fmt
+.PHONY: setup judge build install deb dist demo demo-long pictures test suites commands newest threads arm lint quick book smoke bench accuracy fuzz soak soak-serve fmt
 
 setup: ## install what tests and benchmarks need (Debian), and the Rust tool chain
 	scripts/setup.sh
@@ -138,6 +138,9 @@ soak: judge ## the long forms of the tests, before every judge: hours
 	$(CARGO) xtask fuzz $(SOAK_FUZZ_SECONDS)
 	$(CARGO) xtask mutants
 	scripts/not-run.sh $(LAPSTRAKE_NOT_RUN)
+
+soak-serve: setup ## 64 clients of all kinds, killed and started again, for so many hours: make soak-serve HOURS=0.2
+	LAPSTRAKE_SOAK_HOURS=$(or $(HOURS),1) $(CARGO_TEST) --release --test cli soak_serve:: -- --ignored --nocapture
 
 fmt: ## format the sources
 	$(CARGO) fmt --all

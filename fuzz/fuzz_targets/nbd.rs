@@ -10,7 +10,7 @@ use std::sync::Arc;
 use lapstrake_export::nbd::wire::{self, opt};
 use lapstrake_export::nbd::{
     Command, Connection, Errno, Event, ExportInfo, Exports, Extent, Limits, Outcome, Request,
-    Segment, Want,
+    Security, Segment, Want,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -57,7 +57,7 @@ fn prelude(start: u8) -> Vec<u8> {
 
 /// Events without their ids, and the output with only the lengths of buffers.
 fn converse(exports: &Arc<Exports>, script: &[u8], piece: usize) -> (Vec<Event>, Vec<u8>) {
-    let mut conn = Connection::new(Arc::clone(exports), LIMITS);
+    let mut conn = Connection::new(Arc::clone(exports), LIMITS).with_security(Security::Offered);
     let (mut log, mut output) = (Vec::new(), Vec::new());
     for mut input in script.chunks(piece) {
         loop {

@@ -217,6 +217,12 @@ impl<C, A: Copy> Router<C, A> {
         !self.unheard.is_empty()
     }
 
+    /// Whether the shard finds every sector, since all shards have one geometry.
+    #[must_use]
+    pub fn has_one_geometry(&self) -> bool {
+        self.spans.has_one_geometry()
+    }
+
     /// Begins the reads that waited for that. A client may have asked for one because of an answer, and the answer may
     /// have been given because of something that this shard had been told, but not read yet
     /// ([`Shard::handle_foreign_read`]).
@@ -542,6 +548,9 @@ fn with_buf(kind: RequestKind, buf: Buf) -> RequestKind {
     match kind {
         RequestKind::Read(_) => RequestKind::Read(buf),
         RequestKind::Write { fua, followed, .. } => RequestKind::Write { buf, fua, followed },
+        RequestKind::WritePart { old, skip, len, fua, .. } => {
+            RequestKind::WritePart { buf, old, skip, len, fua }
+        }
         other => other,
     }
 }

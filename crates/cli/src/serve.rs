@@ -9,6 +9,7 @@ mod nbd;
 mod part;
 mod place;
 pub mod signals;
+mod tls;
 
 use crate::exit::{Exit, Failure, Outcome};
 use crate::{complete, options, patience, print, text};
@@ -26,12 +27,14 @@ use place::{Place, Wanted};
 use serde_json::json;
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, Sender};
+use tls::{Tls, TlsArgs};
 use tracing::{info, warn};
 
 const HELP: &str = "\
 Examples:
   lapstrake serve a.img b.img c.img d.img
   lapstrake serve --nbd unix:/tmp/data.sock --nbd 127.0.0.1:10809 /dev/sd[b-e]
+  lapstrake serve --nbd 0.0.0.0:10809 --tls-certificates /etc/pki/nbd --tls-allow backup /dev/sd[b-e]
   lapstrake serve --fuse data.raw disk[0-3].img
   lapstrake serve --vhost-user data.vhost disk[0-3].img
   lapstrake serve --overlay rescue.cow --fuse data.raw /dev/sd[b-e]
@@ -40,7 +43,9 @@ Examples:
   lapstrake serve --read-only *.img --run 'nbdcopy \"$uri\" -' | zstd > array.zst
 
 Without --nbd, --fuse and --vhost-user the array is served by NBD on a Unix socket beside its control socket.
-Whoever can connect to a TCP port can read and write the array: NBD knows no passwords. --run sets
+NBD knows no passwords: whoever can connect can read and write the array. With --tls-certificates, TCP clients have to
+use TLS, and those on Unix sockets may; --tls-verify-peer and --tls-allow say whose certificates are taken. Without it
+only addresses of this machine itself (127.0.0.1, [::1]) are listened at, unless --no-tls is said. --run sets
 $uri (and $nbd, the same), $unixsocket, $port, $exportname, $fuse and $vhostuser for its command.
 
 At most 256 NBD clients are served at a time. One that is silent between two requests may stay, so
@@ -77,6 +82,8 @@ pub struct Args {
     /// nbd://HOST:PORT/NAME or nbd+unix:///NAME?socket=PATH, as clients take it
     #[arg(long, value_name = "unix:PATH|HOST:PORT|URI", value_parser = Wanted::parser())]
     nbd: Vec<Wanted>,
+    #[command(flatten)]
+    tls: TlsArgs,
     /// Serve the array as this file, by FUSE: an empty one, or one that is made and removed again;
     /// when it is unmounted and there is no --nbd or --vhost-user, the server stops
     #[arg(long, value_name = "FILE")]
@@ -298,7 +305,9 @@ pub fn run(args: &Args) -> Outcome {
         places.push(Place::Unix(claim.path().with_extension("nbd")));
     }
     let checked = args.fuse.as_deref().map_or(Ok(()), Mount::check).map_err(Failure::new);
-    let fronts = checked.and_then(|()| Fronts::bind(&places, args.vhost_user.as_deref(), &name));
+    let checked = checked.and_then(|()| Tls::new(&args.tls));
+    let fronts =
+        checked.and_then(|tls| Fronts::bind(&places, tls, args.vhost_user.as_deref(), &name));
     let fronts = fronts
         .map_err(|failure| Failure::new(format!("{}; nothing was written", failure.message)))?;
     let read_only = args.read_only || opened.parts.plan.assembly.lacks_journal;

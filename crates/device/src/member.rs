@@ -485,6 +485,28 @@ impl Member {
         }
     }
 
+    /// How far a hole reaches that begins at or before a byte, if it lies in one: only a file, beneath nothing that
+    /// changes what is read, tells of holes, and all of those read as zeros. Without a hole, how far what is there does.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn hole_at(&self, offset: u64) -> io::Result<(bool, u64)> {
+        let is_plain = self.layers.is_empty() && self.unread.is_none() && !self.is_block;
+        let Store::File(file) = &self.store else { return Ok((false, self.size)) };
+        if !is_plain || self.is_short() {
+            return Ok((false, self.size));
+        }
+        let (base, end) = (self.base(), self.base() + self.size);
+        let at = base + offset;
+        let data = overlay::next_data(file, at)?.unwrap_or(end).min(end);
+        let (is_hole, until) = match data > at {
+            // What was cut off of a file meanwhile is no hole.
+            true => (!self.is_short(), data),
+            false => (false, overlay::next_hole(file, at)?.min(end)),
+        };
+        Ok((is_hole, until - base))
+    }
+
     /// Reads at once, on the calling thread: for metadata. Any offset and length.
     ///
     /// # Errors

@@ -264,6 +264,16 @@ pub(crate) fn next_data(file: &File, at: u64) -> io::Result<Option<u64>> {
     }
 }
 
+/// Where the data ends that lies at `at`.
+pub(crate) fn next_hole(file: &File, at: u64) -> io::Result<u64> {
+    // SAFETY: integers only.
+    match unsafe { libc::lseek(file.as_raw_fd(), at as i64, libc::SEEK_HOLE) } {
+        found @ 0.. => Ok(found as u64),
+        _ if errno() == libc::EINVAL => Ok(file.metadata()?.len()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 impl OverlayMember {
     /// The member beneath.
     pub(crate) fn base(&self) -> &Arc<Member> {

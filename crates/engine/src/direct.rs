@@ -75,6 +75,7 @@ impl Shard {
                 self.write_direct(key, start, end, IoKind::WriteZeroes { fua, unmap }, false);
             }
             RequestKind::Flush => {}
+            RequestKind::WritePart { .. } => unreachable!("it is a read, then a write"),
         }
     }
 

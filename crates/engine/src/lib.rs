@@ -102,6 +102,7 @@ mod shape_change;
 mod shard;
 mod sizes;
 mod slots;
+mod sources;
 mod stripe;
 mod supervisor;
 mod sync;
@@ -127,6 +128,7 @@ pub use sizes::{
     BEHIND_PAGES, STRIPE_CACHE_SIZE, STRIPE_CACHE_SIZES, span, stripe_cache_members,
     stripe_cache_pages,
 };
+pub use sources::Sources;
 pub use supervisor::{
     Added, DiskState, Event, Loss, MemberRecord, MetaWrite, Supervisor, SupervisorConfig, Target,
     WriteId,

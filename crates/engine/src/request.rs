@@ -44,15 +44,40 @@ pub(crate) struct Req {
     /// Copies that are left behind.
     pub(crate) copies: Option<Copies>,
     is_foreign: bool,
+    /// What is to be merged into the block that is being read.
+    merge: Option<Merge>,
+}
+
+/// The part of a block that a request writes, once it has read the block.
+#[derive(Clone, Copy, Debug)]
+struct Merge {
+    /// The part.
+    from: Buf,
+    /// Its place in the block.
+    to: Buf,
+    len: u32,
+    write: RequestKind,
+}
+
+impl Merge {
+    /// What is to be read first, and what becomes of it.
+    fn split(kind: RequestKind) -> (RequestKind, Option<Self>) {
+        let RequestKind::WritePart { buf, old, skip, len, fua } = kind else { return (kind, None) };
+        let block = buf.advance(old);
+        let write = RequestKind::Write { buf: block, fua, followed: false };
+        let (from, to) = (buf.advance(skip), block.advance(skip));
+        (RequestKind::Read(block), Some(Self { from, to, len, write }))
+    }
 }
 
 impl Req {
     /// `is_foreign`: a read of sectors that other shards own.
     pub(crate) fn new(request: &Request, is_foreign: bool) -> Self {
         let start = request.sector.0;
+        let (kind, merge) = Merge::split(request.kind);
         Self {
             id: request.id,
-            kind: request.kind,
+            kind,
             start,
             end: start + request.len.0,
             cursor: start,
@@ -63,7 +88,26 @@ impl Req {
             stream: None,
             copies: None,
             is_foreign,
+            merge,
         }
+    }
+
+    /// Whether it claims its range, so that no other write overlaps it.
+    pub(crate) fn claims(&self) -> bool {
+        self.kind.is_write() || self.merge.is_some()
+    }
+
+    /// Whether it reads a block, a part of which it is to write.
+    pub(crate) fn is_merging(&self) -> bool {
+        self.merge.is_some()
+    }
+
+    /// The block has been read: it is a write from now on, once this copy is made.
+    pub(crate) fn merge(&mut self) -> Option<Compute> {
+        let Merge { from, to, len, write } = self.merge.take()?;
+        assert!(self.pending == 0 && self.error.is_none(), "what was read is all there");
+        (self.kind, self.cursor) = (write, self.start);
+        Some(Compute::Xor { dst: to, srcs: Bufs::from_elem(from, 1), len })
     }
 
     pub(crate) fn id(&self) -> RequestId {

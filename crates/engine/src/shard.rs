@@ -262,6 +262,10 @@ impl Shard {
         }
     }
 
+    pub(crate) fn usable_sectors(&self) -> Sectors {
+        self.usable
+    }
+
     /// A word from the supervisor.
     pub fn handle_order(&mut self, now: Time, order: &Order) {
         self.now = now;
@@ -475,6 +479,7 @@ impl Shard {
 
     fn begin(&mut self, job: Job) {
         match job {
+            Job::Write(key) if self.reqs[key].is_merging() => self.advance(key),
             Job::Write(key) => self.pass_gates(key),
             Job::Sync(unit) => self.read_copies(unit),
         }
@@ -593,7 +598,13 @@ impl Shard {
                 self.repairs.await_end(key);
             }
             Some(error) => self.finish(key, Err(error)),
-            None if req.is_issued() => self.finish(key, Ok(())),
+            None if req.is_issued() => match req.merge() {
+                Some(copy) => {
+                    self.emit(Effect::Compute(copy));
+                    self.pass_gates(key);
+                }
+                None => self.finish(key, Ok(())),
+            },
             None if req.kind().is_write() => self.pass_gates(key),
             None => self.advance(key),
         }
@@ -645,7 +656,7 @@ impl Shard {
         if let Some(copies) = copies {
             self.end_copies(&copies);
         }
-        if req.kind().is_write() {
+        if req.claims() {
             self.gate.write_ended(self.now, &req.admission);
             if let Some(stream) = req.stream {
                 self.stripes.leave_stream(stream);

@@ -90,6 +90,20 @@ pub enum RequestKind {
         /// The caller is already sending another request: it may be worth waiting for.
         followed: bool,
     },
+    /// Write a part of one block, whose rest stays as it is whoever else writes there: the block is read and written
+    /// back while no other write of it is under way.
+    WritePart {
+        /// A block of memory that holds the part in its place.
+        buf: Buf,
+        /// Bytes from there to another block of memory, which is for the engine to use.
+        old: u32,
+        /// Bytes of the block before the part.
+        skip: u32,
+        /// Bytes of the part.
+        len: u32,
+        /// Stable before the reply.
+        fua: bool,
+    },
     /// Everything whose reply was given before is on stable storage.
     Flush,
     /// The range is no longer needed; afterwards it reads as anything.

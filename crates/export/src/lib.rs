@@ -6,6 +6,7 @@
 pub mod fuse;
 pub mod nbd;
 mod session;
+pub mod tls;
 pub mod vhost_user;
 
 pub use session::{NbdSession, Patience};

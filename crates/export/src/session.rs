@@ -3,18 +3,26 @@
 //!
 //! The loop is the one that [`crate::nbd`] describes. Payloads go straight from the socket into
 //! the request's memory, and from there to the members; a reply's payload goes straight from
-//! the memory that the members filled.
+//! the memory that the members filled. With TLS they pass through [`crate::tls`] on their way, which copies them.
+
+mod blocks;
+mod entry;
+mod patience;
 
 use crate::nbd::{
     Command, Connection, Errno, Event, Exports, Extent, Limits, Outcome, Request, RequestId,
-    Segment, Violation, Want,
+    Security, Segment, Violation, Want,
 };
-use lapstrake_host::{Client, Context, IoVec, Kind, Memory, RequestError};
+use crate::tls::{Stream, TlsOffer, describe, send_now};
+use entry::Entry;
+use lapstrake_host::{Client, Context, IoVec, Kind, RequestError};
+use patience::Pace;
+pub use patience::Patience;
 use std::{
     collections::VecDeque,
     os::fd::{AsRawFd, OwnedFd},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 const RECV: u32 = 0;
@@ -22,66 +30,29 @@ const SEND: u32 = 1;
 const RECEIVE_BYTES: usize = 64 << 10;
 /// Segments that go in one send; the kernel takes 1024.
 const SEGMENTS: usize = 128;
-/// Who moves fewer bytes than this in all of a [`Patience`] has made no progress: a byte now and then
-/// holds nothing open.
-const PACE_BYTES: usize = 16 << 10;
-
 /// What becomes of a client that gives cause for complaint.
 const CUT_OFF: &str = "an NBD client was cut off";
-
-/// How long a client may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
-    /// For the whole handshake.
-    pub handshake: Duration,
-    /// Without progress while it owes bytes, or does not take its replies.
-    pub stall: Duration,
-    /// To take its replies when the server stops.
-    pub farewell: Duration,
-}
-
-impl Default for Patience {
-    fn default() -> Self {
-        let [handshake, stall, farewell] = [30, 60, 5].map(Duration::from_secs);
-        Self { handshake, stall, farewell }
-    }
-}
-
-/// Progress in one direction.
-struct Pace {
-    since: Instant,
-    bytes: usize,
-}
-
-impl Pace {
-    fn new() -> Self {
-        Self { since: Instant::now(), bytes: 0 }
-    }
-
-    fn moved(&mut self, bytes: usize) {
-        self.bytes += bytes;
-        if self.bytes >= PACE_BYTES {
-            *self = Self::new();
-        }
-    }
-}
-
-struct Entry {
-    request: Request,
-    memory: Option<Memory>,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Receiving {
     No,
     Bytes,
     Payload(RequestId),
+    /// What the client has encrypted.
+    Records,
 }
 
 /// See the module.
 pub struct NbdSession {
     socket: OwnedFd,
     connection: Connection,
+    exports: Arc<Exports>,
+    /// Of the export, in bytes.
+    block: u32,
+    offer: Option<TlsOffer>,
+    /// The client has asked for TLS, which begins when it has got the answer.
+    tls_is_due: bool,
+    tls: Option<Box<Stream>>,
     received: Box<[u8]>,
     /// Unconsumed part of `received`.
     input: std::ops::Range<usize>,
@@ -108,7 +79,12 @@ impl NbdSession {
     pub fn new(socket: OwnedFd, exports: Arc<Exports>, limits: Limits) -> Self {
         Self {
             socket,
-            connection: Connection::new(exports, limits),
+            connection: Connection::new(exports.clone(), limits),
+            exports,
+            block: 512,
+            offer: None,
+            tls_is_due: false,
+            tls: None,
             received: vec![0; RECEIVE_BYTES].into(),
             input: 0..0,
             receiving: Receiving::No,
@@ -131,18 +107,92 @@ impl NbdSession {
         Self { patience, ..self }
     }
 
+    /// The same for a client that may, or must, use TLS.
+    #[must_use]
+    pub fn with_tls(mut self, offer: TlsOffer) -> Self {
+        let security = if offer.is_required { Security::Required } else { Security::Offered };
+        self.connection = self.connection.with_security(security);
+        self.offer = Some(offer);
+        self
+    }
+
     fn go(&mut self, cx: &mut Context<'_>) {
         self.feed_waiting(cx);
-        self.parse(cx);
+        if let Err(error) = self.take_in(cx) {
+            cx.complain(CUT_OFF, "TLS failed", &format!("TLS failed: {}", describe(&error)));
+            return self.close(cx);
+        }
         self.send(cx);
         self.receive(cx);
+        let is_sent = !self.tls.as_ref().is_some_and(|tls| tls.has_output());
         let over = self.leaving.is_some() && self.connection.is_idle();
-        if over || (self.connection.want() == Want::Close && !self.connection.has_output()) {
+        let is_closed = self.connection.want() == Want::Close && !self.connection.has_output();
+        if is_sent && (over || is_closed) {
             self.close(cx);
         }
     }
 
+    fn take_in(&mut self, cx: &mut Context<'_>) -> Result<(), rustls::Error> {
+        if self.tls_is_due {
+            if self.sending || self.connection.has_output() {
+                return Ok(());
+            }
+            self.start_tls()?;
+        }
+        self.parse(cx);
+        while self.tls.is_some() && self.decrypt(cx)? {
+            self.parse(cx);
+        }
+        Ok(())
+    }
+
+    /// The client has got the answer to its asking for TLS.
+    fn start_tls(&mut self) -> Result<(), rustls::Error> {
+        let offer = self.offer.as_ref().expect("TLS is begun where it is offered");
+        // What was said in the clear behind the question is no TLS, and fails as such.
+        let early = &self.received[self.input.clone()];
+        self.tls = Some(Box::new(Stream::new(offer.config.clone(), early)?));
+        (self.input, self.tls_is_due) = (0..0, false);
+        Ok(())
+    }
+
+    /// Takes what was decrypted to where it belongs; false when there is none, or no place for it.
+    fn decrypt(&mut self, cx: &mut Context<'_>) -> Result<bool, rustls::Error> {
+        let Some(tls) = &mut self.tls else { return Ok(false) };
+        let count = match self.connection.want() {
+            _ if self.receiving != Receiving::No => return Ok(false),
+            Want::Bytes if self.input.is_empty() => {
+                let count = tls.read(&mut self.received)?;
+                self.input = 0..count;
+                count
+            }
+            Want::Payload { id, filled, remaining } if self.input.is_empty() => {
+                let Some(entry) = &self.table[id.index()] else { return Ok(false) };
+                let Some(memory) = entry.memory else { return Ok(false) };
+                // SAFETY: within the request's memory, which nobody else uses until its payload is whole.
+                let into = unsafe {
+                    let start = memory.start.add((entry.skip() + filled) as usize);
+                    std::slice::from_raw_parts_mut(start, remaining as usize)
+                };
+                let count = tls.read(into)?;
+                if count > 0 {
+                    self.payload(cx, count as u32);
+                }
+                count
+            }
+            _ => return Ok(false),
+        };
+        if count == 0 && self.tls.as_ref().is_some_and(|tls| tls.has_ended()) {
+            self.ended(cx);
+        }
+        Ok(count > 0)
+    }
+
     fn close(&mut self, cx: &mut Context<'_>) {
+        if let Some(tls) = self.tls.as_mut().filter(|_| !self.sending) {
+            // Who does not take it sees the end of the socket.
+            let _ = send_now(self.socket.as_raw_fd(), tls.last_words());
+        }
         cx.cancel(self.socket.as_raw_fd());
         // SAFETY: the descriptor is ours. The peer must see the end now, though operations on
         // the socket may still have to report.
@@ -159,7 +209,11 @@ impl NbdSession {
             let event = self.connection.receive(&mut input);
             self.input.start = self.input.end - input.len();
             match event {
-                Some(Event::Open { .. }) => self.open = true,
+                Some(Event::Open { export }) => {
+                    self.open = true;
+                    self.block = self.exports.list()[export].min_block.max(512);
+                }
+                Some(Event::StartTls) => self.tls_is_due = true,
                 Some(Event::Payload(request)) => {
                     self.inward = Pace::new();
                     self.enter(request);
@@ -183,10 +237,10 @@ impl NbdSession {
     fn copy_payload(&mut self, cx: &mut Context<'_>) -> bool {
         let Want::Payload { id, filled, remaining } = self.connection.want() else { return false };
         let count = self.input.len().min(remaining as usize);
-        let Some(memory) = self.memory_of(id).filter(|_| count > 0) else { return false };
+        let Some(start) = self.start_of(id).filter(|_| count > 0) else { return false };
         let from = self.received[self.input.start..].as_ptr();
         // SAFETY: the memory is as long as the request, and `filled + remaining` is its length.
-        unsafe { memory.start.add(filled as usize).copy_from_nonoverlapping(from, count) };
+        unsafe { start.add(filled as usize).copy_from_nonoverlapping(from, count) };
         self.input.start += count;
         self.payload(cx, count as u32);
         true
@@ -199,22 +253,24 @@ impl NbdSession {
     }
 
     fn enter(&mut self, request: Request) {
-        self.table[request.id.index()] = Some(Entry { request, memory: None });
+        self.table[request.id.index()] = Some(Entry::new(request, self.block));
     }
 
-    fn memory_of(&self, id: RequestId) -> Option<Memory> {
-        self.table[id.index()].as_ref()?.memory
+    /// Where the request's first byte lies in memory.
+    fn start_of(&self, id: RequestId) -> Option<*mut u8> {
+        self.table[id.index()].as_ref()?.start()
     }
 
     fn give_memory(&mut self, cx: &mut Context<'_>, id: RequestId) -> bool {
         let Some(entry) = &mut self.table[id.index()] else { return true };
-        entry.memory = cx.alloc(entry.request.len as usize);
+        entry.memory = cx.alloc(entry.memory_bytes());
         entry.memory.is_some()
     }
 
     fn accept(&mut self, cx: &mut Context<'_>, request: Request) {
         self.enter(request);
-        if request.command == Command::Read && !self.give_memory(cx, request.id) {
+        let needs_memory = self.table[request.id.index()].as_ref().is_some_and(Entry::needs_memory);
+        if needs_memory && !self.give_memory(cx, request.id) {
             self.waiting.push_back(request.id);
             return;
         }
@@ -232,18 +288,19 @@ impl NbdSession {
             // A write's payload is awaited from now on.
             self.inward = Pace::new();
             let entry = self.table[id.index()].as_ref();
-            if entry.is_some_and(|entry| entry.request.command == Command::Read) {
+            if entry.is_some_and(|entry| entry.request.command != Command::Write) {
                 self.submit(cx, id);
             }
         }
     }
 
     fn submit(&mut self, cx: &mut Context<'_>, id: RequestId) {
-        let Some(Entry { request, memory }) = &self.table[id.index()] else { return };
-        let fua = request.fua;
+        let Some(Entry { request, memory, .. }) = self.table[id.index()] else { return };
+        let (fua, name) = (request.fua, id.to_bits().into());
         let writes = request.command == Command::Write;
         let followed = writes && cx.joins_writes() && self.more_is_here();
-        let kind = match (request.command, *memory) {
+        let Some(entry) = &mut self.table[id.index()] else { return };
+        let kind = match (request.command, memory) {
             (Command::Read, Some(memory)) => Kind::Read(memory),
             (Command::Write, Some(memory)) => Kind::Write { memory, fua, followed },
             (Command::Flush, _) => Kind::Flush,
@@ -252,16 +309,21 @@ impl NbdSession {
             (Command::Trim, _) => Kind::Discard,
             (Command::WriteZeroes { no_hole }, _) => Kind::WriteZeroes { fua, unmap: !no_hole },
             (Command::BlockStatus { .. }, _) => {
-                // An array has no record of what was never written.
-                let all = Extent { len: u64::from(request.len), hole: false, zero: false };
-                return self.connection.reply(id, Outcome::Extents(&[all]));
+                entry.await_one();
+                return cx.ask_for_holes(name, entry.around());
             }
             (Command::Cache, _) => return self.connection.reply(id, Outcome::Done),
             (Command::Read | Command::Write, None) => {
                 return self.connection.reply(id, Outcome::Error(Errno::NoMem));
             }
         };
-        cx.request(id.to_bits().into(), kind, request.offset, request.len.into());
+        let asks = entry.asks(kind);
+        if asks.is_empty() {
+            return self.connection.reply(id, Outcome::Done);
+        }
+        for (kind, offset, len) in asks {
+            cx.request(name, kind, offset, len);
+        }
     }
 
     /// Whether the client has begun to send what comes after the request at hand.
@@ -276,6 +338,49 @@ impl NbdSession {
     }
 
     fn send(&mut self, cx: &mut Context<'_>) {
+        match self.tls {
+            Some(_) => self.send_encrypted(cx),
+            None => self.send_plain(cx),
+        }
+    }
+
+    fn send_encrypted(&mut self, cx: &mut Context<'_>) {
+        let Some(tls) = self.tls.as_mut().filter(|_| !self.sending) else { return };
+        let mut count = 0;
+        for segment in self.connection.segments() {
+            let room = tls.room_out() - count;
+            let bytes = match segment {
+                Segment::Bytes(bytes) => bytes,
+                Segment::Buffer { id, start, len } => {
+                    let Some(entry) = &self.table[id.index()] else { break };
+                    let Some(memory) = entry.memory else { break };
+                    // SAFETY: the segment lies within the request's memory, which is filled.
+                    unsafe {
+                        let from = memory.start.add((entry.skip() + start) as usize);
+                        std::slice::from_raw_parts(from, len as usize)
+                    }
+                }
+            };
+            let bytes = &bytes[..bytes.len().min(room)];
+            tls.write(bytes);
+            count += bytes.len();
+            if count == tls.room_out() {
+                break;
+            }
+        }
+        if let Some(output) = tls.output() {
+            self.sending = true;
+            if !std::mem::replace(&mut self.flowing, true) {
+                self.outward = Pace::new();
+            }
+            // SAFETY: what was encrypted stays put until it is sent, and this session with its socket until the
+            // operation has ended.
+            unsafe { cx.send(SEND, self.socket.as_raw_fd(), &[output]) };
+        }
+        self.release(cx, count);
+    }
+
+    fn send_plain(&mut self, cx: &mut Context<'_>) {
         if self.sending || !self.connection.has_output() {
             return;
         }
@@ -289,9 +394,9 @@ impl NbdSession {
                     iov.push(IoVec::new(bytes.as_ptr().cast_mut(), bytes.len()));
                 }
                 Segment::Buffer { id, start, len } => {
-                    let Some(memory) = self.memory_of(id) else { break };
+                    let Some(first) = self.start_of(id) else { break };
                     // SAFETY: the segment lies within the request's memory.
-                    let from = unsafe { memory.start.add(start as usize) };
+                    let from = unsafe { first.add(start as usize) };
                     iov.push(IoVec::new(from, len as usize));
                 }
             }
@@ -307,15 +412,23 @@ impl NbdSession {
             return;
         }
         let (start, len) = match self.connection.want() {
+            _ if self.tls_is_due => return,
+            // Without memory for a payload, nothing of it is asked for.
+            Want::Payload { id, .. } if self.start_of(id).is_none() => return,
+            Want::Bytes | Want::Payload { .. } if self.tls.is_some() => {
+                let Some(tls) = self.tls.as_mut().filter(|tls| tls.is_drained()) else { return };
+                self.receiving = Receiving::Records;
+                tls.room()
+            }
             Want::Bytes if self.input.is_empty() => {
                 self.receiving = Receiving::Bytes;
                 (self.received.as_mut_ptr(), self.received.len())
             }
             Want::Payload { id, filled, remaining } if self.input.is_empty() => {
-                let Some(memory) = self.memory_of(id) else { return };
+                let Some(first) = self.start_of(id) else { return };
                 self.receiving = Receiving::Payload(id);
                 // SAFETY: within the request's memory.
-                (unsafe { memory.start.add(filled as usize) }, remaining as usize)
+                (unsafe { first.add(filled as usize) }, remaining as usize)
             }
             _ => return,
         };
@@ -334,14 +447,20 @@ impl NbdSession {
         match (result, how) {
             (1.., Receiving::Bytes) => self.input = 0..result as usize,
             (1.., Receiving::Payload(_)) => self.payload(cx, result as u32),
-            (0, _) => {
-                if let Some(Event::Violation(violation)) = self.connection.handle_eof() {
-                    complain_of(cx, violation);
-                }
+            (1.., Receiving::Records) => {
+                let tls = self.tls.as_mut().expect("records are received with TLS");
+                tls.received(result as usize);
             }
+            (0, _) => self.ended(cx),
             _ => return self.close(cx),
         }
         self.go(cx);
+    }
+
+    fn ended(&mut self, cx: &mut Context<'_>) {
+        if let Some(Event::Violation(violation)) = self.connection.handle_eof() {
+            complain_of(cx, violation);
+        }
     }
 
     fn sent(&mut self, cx: &mut Context<'_>, result: i32) {
@@ -350,15 +469,42 @@ impl NbdSession {
             return self.close(cx);
         }
         self.outward.moved(result as usize);
+        match &mut self.tls {
+            Some(tls) => {
+                tls.sent(result as usize);
+                self.flowing = tls.has_output() || self.connection.has_output();
+            }
+            None => {
+                self.release(cx, result as usize);
+                self.flowing = self.connection.has_output();
+            }
+        }
+        self.go(cx);
+    }
+
+    /// So many bytes of replies are gone, and with them the requests.
+    fn release(&mut self, cx: &mut Context<'_>, count: usize) {
         let (table, outward) = (&mut self.table, &mut self.outward);
-        self.connection.sent(result as usize, |id| {
+        self.connection.sent(count, |id| {
             *outward = Pace::new();
             if let Some(memory) = table[id.index()].take().and_then(|entry| entry.memory) {
                 cx.free(memory);
             }
         });
-        self.flowing = self.connection.has_output();
-        self.go(cx);
+    }
+
+    /// The answer to a block status, from the request's own first byte on.
+    fn tell_holes(&mut self, cx: &mut Context<'_>, id: RequestId) {
+        let skip = self.table[id.index()].as_ref().map_or(0, Entry::skip);
+        let mut extents = cx.extents(id.to_bits().into());
+        if let Some(first) = extents.first_mut() {
+            first.len -= u64::from(skip);
+        }
+        let extents: Vec<Extent> = extents
+            .iter()
+            .map(|extent| Extent { len: extent.len, hole: extent.is_hole, zero: extent.is_hole })
+            .collect();
+        self.connection.reply(id, Outcome::Extents(&extents));
     }
 }
 
@@ -382,7 +528,14 @@ impl Client for NbdSession {
         }
     }
 
-    fn handle_reply(&mut self, _: &mut Context<'_>, id: u64, result: Result<(), RequestError>) {
+    fn handle_reply(&mut self, cx: &mut Context<'_>, id: u64, result: Result<(), RequestError>) {
+        let id = RequestId::from_bits(id as u32);
+        let Some(entry) = &mut self.table[id.index()] else { return };
+        let command = entry.request.command;
+        let Some(result) = entry.answered(result) else { return };
+        if let Command::BlockStatus { .. } = command {
+            return self.tell_holes(cx, id);
+        }
         let outcome = match result {
             Ok(()) => Outcome::Done,
             Err(RequestError::Io) => Outcome::Error(Errno::Io),
@@ -392,7 +545,7 @@ impl Client for NbdSession {
                 Outcome::Error(Errno::Inval)
             }
         };
-        self.connection.reply(RequestId::from_bits(id as u32), outcome);
+        self.connection.reply(id, outcome);
     }
 
     fn handle_replies_end(&mut self, cx: &mut Context<'_>) {
@@ -420,7 +573,12 @@ impl Client for NbdSession {
     }
 
     fn idle_since(&self) -> Option<Instant> {
-        let inward = matches!(self.receiving, Receiving::Payload(_)).then_some(self.inward.since);
+        let is_awaiting = match self.receiving {
+            Receiving::Payload(_) => true,
+            Receiving::Records => matches!(self.connection.want(), Want::Payload { .. }),
+            Receiving::No | Receiving::Bytes => false,
+        };
+        let inward = is_awaiting.then_some(self.inward.since);
         let outward = self.sending.then_some(self.outward.since);
         inward.into_iter().chain(outward).min()
     }

@@ -1,6 +1,7 @@
 //! What a front end is to a shard: somebody who lives on the shard's thread, does its own I/O
 //! through the shard's queue, and sends requests to the array.
 
+use crate::holes::Extent;
 use crate::shard_runtime::ShardRuntime;
 use lapstrake_device::{IoVec, Op};
 use lapstrake_engine::{Buf, RequestError, RequestKind};
@@ -87,6 +88,11 @@ impl Context<'_> {
             Kind::Write { memory, fua, followed } => {
                 RequestKind::Write { buf: memory.buf, fua, followed }
             }
+            Kind::WritePart { memory, at, old, skip, len: part, fua } => {
+                assert!(u64::from(skip) + u64::from(part) <= len, "a part lies within its block");
+                let (buf, old) = (memory.buf.advance(at), old - at);
+                RequestKind::WritePart { buf, old, skip, len: part, fua }
+            }
             Kind::Flush => RequestKind::Flush,
             Kind::Discard => RequestKind::Discard,
             Kind::WriteZeroes { fua, unmap } => RequestKind::WriteZeroes { fua, unmap },
@@ -96,6 +102,17 @@ impl Context<'_> {
             "{len} bytes at {offset}: not whole sectors"
         );
         self.runtime.request_from(self.client, id, kind, offset / 512, len / 512);
+    }
+
+    /// Asks which of these bytes are holes of the members' files, and so read as zeros. `id` comes back in
+    /// [`Client::handle_reply`]; then [`Context::extents`] has what was found.
+    pub fn ask_for_holes(&mut self, id: u64, range: Range<u64>) {
+        self.runtime.ask_for_holes(self.client, id, range);
+    }
+
+    /// What was found, from the range's beginning on; it may fall short of its end.
+    pub fn extents(&mut self, id: u64) -> Vec<Extent> {
+        self.runtime.questions.take(self.client, id)
     }
 
     /// The bytes of the first span from `at` on that this shard owns, or of what is left of it there; none if others
@@ -172,6 +189,21 @@ pub enum Kind {
         /// The client has begun to send another request.
         followed: bool,
     },
+    /// Write a part of one block, atomically beside other writes of the block; the request's range is the block.
+    WritePart {
+        /// Holds the two blocks below, until the reply.
+        memory: Memory,
+        /// Where in it a block begins that has the part in its place.
+        at: u32,
+        /// Where a block begins that is there to be used; behind `at`.
+        old: u32,
+        /// Bytes of the block before the part.
+        skip: u32,
+        /// Bytes of the part.
+        len: u32,
+        /// Durable before the reply.
+        fua: bool,
+    },
     /// Make durable what was answered.
     Flush,
     /// Not needed any more.
@@ -183,4 +215,23 @@ pub enum Kind {
         /// Space may be given back.
         unmap: bool,
     },
+}
+
+impl Kind {
+    /// That of what begins so many bytes further on in memory.
+    #[must_use]
+    pub fn advance(self, bytes: u32) -> Self {
+        let advanced = |memory: Memory| Memory {
+            buf: memory.buf.advance(bytes),
+            // An address within the memory; using it is the user's unsafe act.
+            start: memory.start.wrapping_add(bytes as usize),
+        };
+        match self {
+            Self::Read(memory) => Self::Read(advanced(memory)),
+            Self::Write { memory, fua, followed } => {
+                Self::Write { memory: advanced(memory), fua, followed }
+            }
+            other => other,
+        }
+    }
 }

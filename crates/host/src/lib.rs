@@ -20,6 +20,7 @@ mod coordinator;
 pub mod create;
 pub mod edit;
 mod grow;
+mod holes;
 mod join;
 mod last_resort;
 mod memory;
@@ -52,6 +53,7 @@ pub use coordinator::{
     settings::{SettingsError, SpeedError},
 };
 pub use grow::{GrowBitmapError, grow_bitmap};
+pub use holes::Extent;
 pub use join::{Join, JoinError, join};
 pub use lapstrake_array::start::JournalGivenUp;
 pub use lapstrake_control::{ArrayState, BitmapPlace, Detail, MemberState, SyncRequest};

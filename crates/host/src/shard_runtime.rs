@@ -2,6 +2,7 @@
 
 use crate::{
     client::Memory as ClientMemory,
+    holes::Questions,
     memory::{BufferClass, Memory},
     message::{Address, Message, Peer},
     runs::{COMPLAINTS_NS, PLACES_NS, Runs},
@@ -250,6 +251,7 @@ pub(crate) struct ShardRuntime {
     /// What clients see of the array, if not all of it.
     view: Option<Arc<Map>>,
     cut: Slab<CutRequest>,
+    pub questions: Questions,
     /// The queue's index of each member's device, and what was sent to it.
     devices: Vec<usize>,
     sent: Vec<MemberWork>,
@@ -304,6 +306,7 @@ impl ShardRuntime {
             router: Router::new(parts.index, shards, parts.spans),
             view: None,
             cut: Slab::new(),
+            questions: Questions::default(),
             devices: (0..parts.members).collect(),
             sent: vec![MemberWork::default(); parts.members],
             removed: Vec::new(),
@@ -424,6 +427,7 @@ impl ShardRuntime {
 
     pub(crate) fn drop_client(&mut self, client: usize) {
         self.stop_waiting(client);
+        self.questions.forget(client);
         for id in self.clients.remove(client).memory {
             self.memory.free(id);
         }
@@ -477,6 +481,10 @@ impl ShardRuntime {
         if let [piece] = pieces[..] {
             return self.route(Caller::Client(client, id), kind, piece);
         }
+        if matches!(kind, RequestKind::WritePart { .. }) {
+            // A block of the members that what is shown cuts in two.
+            return self.replies.push_back((client, id, Err(RequestError::Misaligned)));
+        }
         let cut = CutRequest { client, id, parts: pieces.len(), result: Ok(()) };
         let key = self.cut.insert(cut);
         let mut skip = 0;
@@ -492,6 +500,21 @@ impl ShardRuntime {
         let request = RoutedRequest { kind, memory, sector, len };
         let (router, shard, mut world) = self.routing();
         router.request(shard, &mut world, caller, request, true);
+    }
+
+    /// The answer comes as a reply; then [`Questions::take`] has it.
+    pub(crate) fn ask_for_holes(&mut self, client: usize, id: u64, range: Range<u64>) {
+        self.clients[client].busy += 1;
+        self.questions.ask(client, id, range);
+    }
+
+    fn answer_questions(&mut self) {
+        let Self { queue, engine, devices, router, view, replies, .. } = self;
+        let device = |member: MemberId| queue.member(devices[usize::from(member.0)]);
+        let shard = router.has_one_geometry().then_some(&*engine);
+        for (client, id) in self.questions.answer(shard, &device, view.as_deref()) {
+            replies.push_back((client, id, Ok(())));
+        }
     }
 
     /// Clients see this in the array's place from now on.
@@ -602,10 +625,11 @@ impl ShardRuntime {
 
     /// Whether reads wait until messages have been read: [`ShardRuntime::start_reads`] is due.
     pub(crate) fn has_unheard(&self) -> bool {
-        self.router.has_unheard()
+        self.router.has_unheard() || self.questions.are_open()
     }
 
     pub(crate) fn start_reads(&mut self) {
+        self.answer_questions();
         let (router, shard, mut world) = self.routing();
         router.start_reads(shard, &mut world);
     }
@@ -765,7 +789,9 @@ impl ShardRuntime {
 
 fn buf_of(kind: RequestKind) -> Option<Buf> {
     match kind {
-        RequestKind::Read(buf) | RequestKind::Write { buf, .. } => Some(buf),
+        RequestKind::Read(buf)
+        | RequestKind::Write { buf, .. }
+        | RequestKind::WritePart { buf, .. } => Some(buf),
         _ => None,
     }
 }

@@ -4,10 +4,12 @@
 use super::Event;
 use super::nbd::{At, Socket, file_uri, without_delay};
 use super::place::Place;
+use super::tls::Tls;
 use crate::exit::Failure;
 use lapstrake_export::NbdSession;
 use lapstrake_export::fuse::Mount;
 use lapstrake_export::nbd::{ExportInfo, Exports, Limits};
+use lapstrake_export::tls::TlsOffer;
 use lapstrake_export::vhost_user::{Disk, VhostUser};
 use lapstrake_host::{Array, Greeter, control::ServedFile};
 use std::path::{Path, PathBuf};
@@ -18,6 +20,7 @@ use tracing::warn;
 /// See the module. Dropping it removes the sockets' files.
 pub struct Fronts {
     sockets: Vec<Socket>,
+    tls: Tls,
     mount: Option<(PathBuf, Mount)>,
     /// Before its socket, so that it is dropped first.
     vhost_user: Option<VhostUser>,
@@ -27,12 +30,18 @@ pub struct Fronts {
 
 impl Fronts {
     /// Listens at every place; connections wait until [`Fronts::open`].
-    pub fn bind(places: &[Place], vhost_user: Option<&Path>, name: &str) -> Result<Self, Failure> {
-        let sockets = places.iter().map(Socket::bind).collect::<Result<_, _>>()?;
+    pub fn bind(
+        places: &[Place],
+        tls: Tls,
+        vhost_user: Option<&Path>,
+        name: &str,
+    ) -> Result<Self, Failure> {
+        let bind = |place: &Place| Socket::bind(place, tls.lets_others_in());
+        let sockets = places.iter().map(bind).collect::<Result<_, _>>()?;
         let vhost_user_socket =
-            vhost_user.map(|path| Socket::bind(&Place::Unix(path.to_owned()))).transpose()?;
+            vhost_user.map(|path| bind(&Place::Unix(path.to_owned()))).transpose()?;
         let (mount, vhost_user) = (None, None);
-        Ok(Self { sockets, mount, vhost_user, vhost_user_socket, name: name.to_owned() })
+        Ok(Self { sockets, tls, mount, vhost_user, vhost_user_socket, name: name.to_owned() })
     }
 
     /// Lets clients in.
@@ -41,7 +50,8 @@ impl Fronts {
         for socket in &self.sockets {
             let listener = socket.listener.try_clone()?;
             let is_tcp = matches!(socket.at, At::Tcp(_));
-            array.handle().listen(listener, greeter(exports.clone(), is_tcp));
+            let offer = self.tls.offer(is_tcp);
+            array.handle().listen(listener, greeter(exports.clone(), is_tcp, offer));
         }
         if let Some(socket) = &self.vhost_user_socket {
             let listener = socket.listener.try_clone()?.into();
@@ -110,7 +120,8 @@ impl Fronts {
 
     /// URIs by which clients find the array.
     pub fn uris(&self) -> Vec<String> {
-        let sockets = self.sockets.iter().map(|socket| socket.uri(&self.name));
+        let is_secured = self.tls.offer(true).is_some_and(|offer| offer.is_required);
+        let sockets = self.sockets.iter().map(|socket| socket.uri(&self.name, is_secured));
         let vhost_user = self.vhost_user().map(|path| format!("vhost-user:{}", path.display()));
         sockets.chain(self.file().map(file_uri)).chain(vhost_user).collect()
     }
@@ -134,11 +145,15 @@ impl Fronts {
     }
 }
 
-fn greeter(exports: Arc<Exports>, is_tcp: bool) -> Greeter {
+fn greeter(exports: Arc<Exports>, is_tcp: bool, offer: Option<TlsOffer>) -> Greeter {
     Box::new(move |socket| {
         if is_tcp {
             without_delay(&socket);
         }
-        Box::new(NbdSession::new(socket, exports.clone(), Limits::default()))
+        let session = NbdSession::new(socket, exports.clone(), Limits::default());
+        match offer.clone() {
+            Some(offer) => Box::new(session.with_tls(offer)),
+            None => Box::new(session),
+        }
     })
 }

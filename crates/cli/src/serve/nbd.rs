@@ -91,8 +91,8 @@ fn cannot_listen(place: &dyn Display, error: &io::Error) -> Failure {
 }
 
 impl Socket {
-    /// Listens.
-    pub fn bind(place: &Place) -> Result<Self, Failure> {
+    /// Listens; `may_let_others_in`: also where other machines may come from.
+    pub fn bind(place: &Place, may_let_others_in: bool) -> Result<Self, Failure> {
         match place {
             Place::Unix(path) => {
                 check_length(path)?;
@@ -104,7 +104,11 @@ impl Socket {
             }
             Place::Tcp(address) => {
                 let failed = |error| cannot_listen(address, &error);
-                let listener = TcpListener::bind(&*addresses(address)?).map_err(failed)?;
+                let addresses = addresses(address)?;
+                if !may_let_others_in {
+                    check_local(address, &addresses)?;
+                }
+                let listener = TcpListener::bind(&*addresses).map_err(failed)?;
                 let at = At::Tcp(listener.local_addr().map_err(failed)?);
                 Ok(Self { listener: listener.into(), at })
             }
@@ -119,17 +123,32 @@ impl Socket {
         }
     }
 
-    /// The NBD URI of an export here.
-    pub fn uri(&self, export: &str) -> String {
+    /// The NBD URI of an export here; `is_secured`: TCP clients have to use TLS.
+    pub fn uri(&self, export: &str, is_secured: bool) -> String {
         let export = escaped(export.as_bytes(), b"-._~");
         match &self.at {
             At::Unix(file) => {
                 let path = escaped(file.path.as_os_str().as_bytes(), b"-._~/");
                 format!("nbd+unix:///{export}?socket={path}")
             }
-            At::Tcp(address) => format!("nbd://{address}/{export}"),
+            At::Tcp(address) => {
+                let scheme = if is_secured { "nbds" } else { "nbd" };
+                format!("{scheme}://{address}/{export}")
+            }
         }
     }
+}
+
+/// Refuses addresses that other machines may reach.
+fn check_local(place: &str, addresses: &[SocketAddr]) -> Result<(), Failure> {
+    let Some(other) = addresses.iter().find(|address| !address.ip().is_loopback()) else {
+        return Ok(());
+    };
+    Err(Failure::usage(format!(
+        "{place}: other machines may reach {}, and whoever does could read and write the array: say --tls-certificates \
+         DIR, or --no-tls where everybody may",
+        other.ip()
+    )))
 }
 
 /// The addresses of `HOST:PORT`.
@@ -270,22 +289,23 @@ mod tests {
     fn uris_escape_what_is_not_plain() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a b?.sock");
-        let socket = Socket::bind(&Place::Unix(path.clone())).unwrap();
-        let uri = socket.uri("home:data");
+        let bind = || Socket::bind(&Place::Unix(path.clone()), false);
+        let socket = bind().unwrap();
+        let uri = socket.uri("home:data", true);
         assert!(uri.starts_with("nbd+unix:///home%3Adata?socket=/"), "{uri}");
         assert!(uri.ends_with("/a%20b%3F.sock"), "{uri}");
-        assert!(Socket::bind(&Place::Unix(path.clone())).is_err(), "a live socket is taken");
+        assert!(bind().is_err(), "a live socket is taken");
         drop(socket);
         assert!(!path.exists());
         drop(UnixListener::bind(&path).unwrap());
-        assert!(Socket::bind(&Place::Unix(path)).is_ok(), "a dead one is replaced");
+        assert!(bind().is_ok(), "a dead one is replaced");
     }
 
     #[test]
     fn what_took_the_place_of_a_socket_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("sock");
-        let bind = || Socket::bind(&Place::Unix(path.clone())).unwrap();
+        let bind = || Socket::bind(&Place::Unix(path.clone()), false).unwrap();
         let first = bind();
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, "precious").unwrap();
@@ -306,7 +326,17 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         std::fs::write(&path, "precious").unwrap();
-        assert!(Socket::bind(&Place::Unix(path.clone())).is_err());
+        assert!(Socket::bind(&Place::Unix(path.clone()), false).is_err());
         assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn only_this_machine_s_own_addresses_are_let_in_unasked() {
+        let check = |text: &str| check_local(text, &addresses(text).unwrap_or_default());
+        assert!(check("127.0.0.1:0").is_ok() && check("[::1]:0").is_ok());
+        for other in ["0.0.0.0:0", "[::]:0", "192.0.2.7:10809"] {
+            let Err(refused) = check(other) else { panic!("{other} was taken") };
+            assert!(refused.message.contains("--no-tls"), "{}", refused.message);
+        }
     }
 }

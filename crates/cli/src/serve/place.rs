@@ -65,7 +65,7 @@ impl Wanted {
             Some(("nbd+unix", rest)) => unix_uri(rest),
             Some(("nbd" | "tcp", rest)) => tcp_uri(rest),
             Some((scheme @ ("nbds" | "nbds+unix"), rest)) => Err(format!(
-                "TLS is not served; without it that is {}://{rest}",
+                "TLS comes with --tls-certificates DIR; the place is {}://{rest}",
                 scheme.replacen("nbds", "nbd", 1)
             )),
             Some(_) => Err(FORMS.into()),
@@ -206,7 +206,7 @@ mod tests {
             ("unix://x.sock", "did you mean unix:x.sock?"),
             ("10809", "did you mean 127.0.0.1:10809?"),
             (":10809", "did you mean 127.0.0.1:10809?"),
-            ("nbds://localhost", "without it that is nbd://localhost"),
+            ("nbds://localhost", "the place is nbd://localhost"),
             ("nbd+unix:///data", "the socket is missing"),
             ("nbd+unix://data?socket=x", "did you mean nbd+unix:///?socket=x?"),
         ] {

@@ -11,6 +11,7 @@ mod lockless;
 mod logs;
 mod membership;
 mod mirror;
+mod parts;
 mod random;
 mod ring;
 mod scrub;

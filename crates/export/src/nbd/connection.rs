@@ -15,7 +15,7 @@ use super::handshake::{self, Negotiated, Verdict};
 use super::request::{Command, Errno, Refusal, RequestId, Session};
 use super::slots::{Entry, Slots};
 use super::wire::{self, Reader, RequestHeader, cmd, cmd_flag, handshake_flag, opt};
-use super::{Event, Limits, Outcome, Request, Segment, Violation, Want};
+use super::{Event, Limits, Outcome, Request, Security, Segment, Violation, Want};
 
 /// Longest option data that is kept, in bytes: three longest strings and change.
 const OPTION_KEPT_MAX: u32 = 16 << 10;
@@ -97,6 +97,13 @@ impl Connection {
             slots: Slots::new(0),
             shutdown: false,
         }
+    }
+
+    /// The same with TLS, which the driver carries out.
+    #[must_use]
+    pub fn with_security(mut self, security: Security) -> Self {
+        self.negotiated.security = security;
+        self
     }
 
     /// What the socket is to be read for. True at the moment of the call: every other call may
@@ -347,6 +354,7 @@ impl Connection {
         );
         match verdict {
             Verdict::Haggle => Step::Again,
+            Verdict::StartTls => Step::Emit(Event::StartTls),
             Verdict::Abort => self.leave(),
             Verdict::Cut(violation) => Step::Emit(self.cut(violation)),
             Verdict::Open(export) => self.open(export),
@@ -354,9 +362,8 @@ impl Connection {
     }
 
     fn open(&mut self, export: usize) -> Step {
-        let Negotiated { structured, context, .. } = self.negotiated;
         let info = &self.exports.list()[export];
-        self.session = Some(Session::new(export, info, structured, context));
+        self.session = Some(Session::new(export, info, &self.negotiated));
         self.slots = Slots::new(self.limits.requests.max(1));
         self.phase = Phase::RequestHeader;
         Step::Emit(Event::Open { export })

@@ -2,12 +2,12 @@
 //!
 //! [`answer`] is a function of the option, what was negotiated before, and the exports. It holds no
 //! I/O state: how options are framed, and what happens to oversize ones, is the connection's.
-//! No TLS: `NBD_OPT_STARTTLS` gets `NBD_REP_ERR_UNSUP`, as does what we do not know, among it the
-//! experimental `NBD_OPT_EXTENDED_HEADERS`.
+//! What we do not know gets `NBD_REP_ERR_UNSUP`, among it `NBD_OPT_EXTENDED_HEADERS`. While TLS is
+//! required and not in use there is nothing but `NBD_OPT_STARTTLS` and `NBD_OPT_ABORT`.
 
-use super::Violation;
 use super::export::{ExportInfo, Exports};
 use super::wire::{self, Reader, handshake_flag, info, opt, rep};
+use super::{Security, Violation};
 
 /// What the server offers, and all that the client may set.
 pub(crate) const FLAGS: u16 = handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES;
@@ -21,6 +21,9 @@ pub(crate) struct Negotiated {
     pub(crate) structured: bool,
     /// The export for which `base:allocation` was selected.
     pub(crate) context: Option<usize>,
+    /// The export whose block sizes the client has asked for, and so keeps to.
+    pub(crate) sized: Option<usize>,
+    pub(crate) security: Security,
 }
 
 /// What becomes of the connection after an option.
@@ -28,6 +31,8 @@ pub(crate) struct Negotiated {
 pub(crate) enum Verdict {
     /// The next option may come.
     Haggle,
+    /// TLS begins.
+    StartTls,
     /// Transmission begins, on the export with this index.
     Open(usize),
     /// The client wants to leave; the reply must still go out.
@@ -50,6 +55,13 @@ pub(crate) fn answer(
             reply.ack();
             return Verdict::Abort;
         }
+        opt::STARTTLS if !shutdown => return start_tls(negotiated, data, &mut reply),
+        opt::EXPORT_NAME if negotiated.security == Security::Required => {
+            return Verdict::Cut(Violation::TlsRequired);
+        }
+        _ if negotiated.security == Security::Required && !shutdown => {
+            reply.error(rep::ERR_TLS_REQD, "this server requires TLS");
+        }
         opt::EXPORT_NAME => return export_name(negotiated, exports, shutdown, data, out),
         _ if shutdown => reply.error(rep::ERR_SHUTDOWN, "the server is going down"),
         opt::LIST => list(exports, data, &mut reply),
@@ -67,8 +79,24 @@ pub(crate) fn answer(
             negotiated.context = None;
             contexts(negotiated, exports, data, &mut reply);
         }
-        opt::STARTTLS => reply.error(rep::ERR_UNSUP, "this server has no TLS"),
         _ => reply.error(rep::ERR_UNSUP, "unknown option"),
+    }
+    Verdict::Haggle
+}
+
+/// `NBD_OPT_STARTTLS`: what was agreed on before is forgotten, since anybody may have said it.
+fn start_tls(negotiated: &mut Negotiated, data: &[u8], reply: &mut Replies) -> Verdict {
+    let no_zeroes = negotiated.no_zeroes;
+    match negotiated.security {
+        Security::Unavailable => reply.error(rep::ERR_UNSUP, "this server has no TLS"),
+        _ if !data.is_empty() => reply.invalid(),
+        Security::Secured => reply.error(rep::ERR_INVALID, "TLS is in use already"),
+        Security::Offered | Security::Required => {
+            let security = Security::Secured;
+            *negotiated = Negotiated { no_zeroes, security, ..Negotiated::default() };
+            reply.ack();
+            return Verdict::StartTls;
+        }
     }
     Verdict::Haggle
 }
@@ -114,7 +142,7 @@ fn list(exports: &Exports, data: &[u8], reply: &mut Replies) {
 
 /// `NBD_OPT_INFO` and `NBD_OPT_GO`.
 fn describe(
-    negotiated: &Negotiated,
+    negotiated: &mut Negotiated,
     exports: &Exports,
     data: &[u8],
     reply: &mut Replies,
@@ -127,6 +155,9 @@ fn describe(
         reply.unknown();
         return Verdict::Haggle;
     };
+    if wanted & (1 << info::BLOCK_SIZE) != 0 {
+        negotiated.sized = Some(index);
+    }
     facts(&exports.list()[index], negotiated.structured, wanted, reply);
     reply.ack();
     if reply.option == opt::GO { Verdict::Open(index) } else { Verdict::Haggle }
@@ -143,7 +174,6 @@ fn parse_describe(data: &[u8]) -> Option<(&[u8], u64)> {
     reader.0.is_empty().then_some((name, wanted))
 }
 
-/// Block sizes go out unasked, since they are enforced either way.
 fn facts(export: &ExportInfo, structured: bool, wanted: u64, reply: &mut Replies) {
     let wants = |fact: u16| wanted & (1 << fact) != 0;
     let flags = export.flags(structured).to_be_bytes();
@@ -155,9 +185,11 @@ fn facts(export: &ExportInfo, structured: bool, wanted: u64, reply: &mut Replies
     if wants(info::DESCRIPTION) && !export.description.is_empty() {
         reply.send(rep::INFO, &[&kind(info::DESCRIPTION), export.description.as_bytes()]);
     }
-    let sizes = [export.min_block, export.preferred_block, export.max_payload];
-    let [min, preferred, max] = sizes.map(u32::to_be_bytes);
-    reply.send(rep::INFO, &[&kind(info::BLOCK_SIZE), &min, &preferred, &max]);
+    if wants(info::BLOCK_SIZE) {
+        let sizes = [export.min_block, export.preferred_block, export.max_payload];
+        let [min, preferred, max] = sizes.map(u32::to_be_bytes);
+        reply.send(rep::INFO, &[&kind(info::BLOCK_SIZE), &min, &preferred, &max]);
+    }
 }
 
 /// `NBD_OPT_LIST_META_CONTEXT` and `NBD_OPT_SET_META_CONTEXT`.

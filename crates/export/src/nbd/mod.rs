@@ -4,10 +4,10 @@
 //! carry out, takes their outcomes, and gives out the bytes to send. It owns no socket, thread,
 //! clock or data: payloads stay in the driver's buffers and are named by [`RequestId`].
 //!
-//! Spoken: fixed newstyle (`EXPORT_NAME`, `ABORT`, `LIST`, `INFO`, `GO`, `STRUCTURED_REPLY`, the
-//! meta contexts with `base:allocation`), simple and structured replies, all commands of the
-//! specification but resize. Not spoken: oldstyle, TLS, 64-bit headers. Source: `doc/proto.md` of
-//! NetworkBlockDevice/nbd.
+//! Spoken: fixed newstyle (`EXPORT_NAME`, `ABORT`, `LIST`, `STARTTLS`, `INFO`, `GO`,
+//! `STRUCTURED_REPLY`, the meta contexts with `base:allocation`), simple and structured replies, all
+//! commands of the specification but resize. Not spoken: oldstyle, 64-bit headers. Source:
+//! `doc/proto.md` of NetworkBlockDevice/nbd.
 //!
 //! # The driver's loop
 //!
@@ -18,6 +18,8 @@
 //! 1. parse   loop {
 //!                match conn.receive(&mut input) {
 //!                    Some(Open { .. })       => stop the handshake's clock
+//!                    Some(StartTls)          => send all output, then encrypt: what is left of
+//!                                               `input`, and all that follows, is TLS
 //!                    Some(Payload(request))  => table[request.id] = a buffer of request.len bytes
 //!                    Some(Request(request))  => carry it out (Read: table[id] = a buffer first)
 //!                    Some(Disconnect)        => note it
@@ -113,6 +115,20 @@ impl Default for Limits {
     }
 }
 
+/// Where a connection stands with TLS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Security {
+    /// There is none to be had.
+    #[default]
+    Unavailable,
+    /// The client may ask for it.
+    Offered,
+    /// The client must ask for it, and gets nothing else before.
+    Required,
+    /// In use.
+    Secured,
+}
+
 /// What the socket is to be read for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
@@ -141,6 +157,8 @@ pub enum Event {
         /// Index of the export in the list.
         export: usize,
     },
+    /// All that goes either way from here on is encrypted, once the output that is there is sent.
+    StartTls,
     /// A write begins: its payload needs a buffer. The same request is returned by
     /// [`Connection::payload`] when the payload is whole; only then is it to be carried out.
     Payload(Request),
@@ -179,6 +197,9 @@ pub enum Violation {
     /// The client haggles without end.
     #[error("too many options")]
     TooManyOptions,
+    /// `NBD_OPT_EXPORT_NAME` without TLS, which is required; it has no error reply.
+    #[error("the client asked for an export without TLS, which is required")]
+    TlsRequired,
     /// `NBD_OPT_EXPORT_NAME` cannot be granted, and has no error reply.
     #[error("the export that was asked for cannot be had")]
     UnknownExport,

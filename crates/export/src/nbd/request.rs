@@ -1,10 +1,12 @@
 //! Requests: what a driver is asked to do, and the judgement that lets a client's words become so.
 //!
-//! A [`Request`] that a driver sees is already right: known, within the export, aligned to its
-//! minimum block, of length above zero (a flush: zero), allowed by the export and by what was
-//! negotiated. All else is refused here, with the error that the specification asks for.
+//! A [`Request`] that a driver sees is already right: known, within the export, of length above zero
+//! (a flush: zero), allowed by the export and by what was negotiated. It is aligned to the export's
+//! minimum block if its client has asked for that, and to a byte if not. All else is refused here,
+//! with the error that the specification asks for.
 
 use super::export::ExportInfo;
+use super::handshake::Negotiated;
 use super::wire::{self, RequestHeader, cmd, cmd_flag};
 
 /// Names one request in flight on one connection, from its event until it is released.
@@ -133,19 +135,15 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(
-        export: usize,
-        info: &ExportInfo,
-        structured: bool,
-        context: Option<usize>,
-    ) -> Self {
+    pub(crate) fn new(export: usize, info: &ExportInfo, negotiated: &Negotiated) -> Self {
+        let keeps_to_blocks = negotiated.sized == Some(export);
         Session {
             export,
-            structured,
-            context: context == Some(export),
+            structured: negotiated.structured,
+            context: negotiated.context == Some(export),
             max_payload: info.max_payload,
             size: info.size.bytes(),
-            min_block: info.min_block,
+            min_block: if keeps_to_blocks { info.min_block } else { 1 },
             read_only: info.read_only,
         }
     }
@@ -241,7 +239,11 @@ mod tests {
     fn session(structured: bool, change: impl FnOnce(&mut ExportInfo)) -> Session {
         let mut info = ExportInfo::new("x", 256 * MIB);
         change(&mut info);
-        Session::new(0, &info, structured, Some(0))
+        Session::new(0, &info, &negotiated(structured, Some(0)))
+    }
+
+    fn negotiated(structured: bool, context: Option<usize>) -> Negotiated {
+        Negotiated { structured, context, sized: Some(0), ..Negotiated::default() }
     }
 
     fn judge(s: &Session, kind: u16, flags: u16, offset: u64, len: u32) -> Result<Command, Errno> {
@@ -314,6 +316,16 @@ mod tests {
     }
 
     #[test]
+    fn who_never_asked_for_block_sizes_may_send_any_bytes() {
+        let info = ExportInfo::new("x", MIB);
+        let negotiated = Negotiated { sized: Some(1), ..negotiated(true, Some(0)) };
+        let s = Session::new(0, &info, &negotiated);
+        assert_eq!(judge(&s, cmd::WRITE, 0, 7, 1), Ok(Command::Write));
+        assert_eq!(judge(&s, cmd::READ, 0, MIB - 1, 1), Ok(Command::Read));
+        assert_eq!(judge(&s, cmd::WRITE, 0, MIB - 1, 2), Err(Errno::NoSpc));
+    }
+
+    #[test]
     fn a_read_only_export_refuses_every_write() {
         let s = session(true, |e| e.read_only = true);
         for kind in [cmd::WRITE, cmd::TRIM, cmd::WRITE_ZEROES] {
@@ -329,7 +341,7 @@ mod tests {
     fn block_status_needs_a_context_of_the_same_export() {
         let info = ExportInfo::new("x", MIB);
         for context in [None, Some(1)] {
-            let s = Session::new(0, &info, true, context);
+            let s = Session::new(0, &info, &negotiated(true, context));
             assert_eq!(judge(&s, cmd::BLOCK_STATUS, 0, 0, 512), Err(Errno::Inval));
         }
     }

@@ -101,6 +101,8 @@ pub mod rep {
     pub const ERR_UNSUP: u32 = (1 << 31) + 1;
     /// The option or its data is not valid.
     pub const ERR_INVALID: u32 = (1 << 31) + 3;
+    /// Not without TLS.
+    pub const ERR_TLS_REQD: u32 = (1 << 31) + 5;
     /// There is no such export.
     pub const ERR_UNKNOWN: u32 = (1 << 31) + 6;
     /// The server is going down.

@@ -1,9 +1,9 @@
 //! Promise: every option gets the reply that the specification asks for, and a handshake that
 //! cannot be answered is cut off.
 
-use crate::support::{Driver, OptionReply, SIZE, Script, all_option_replies, driver};
+use crate::support::{Driver, OptionReply, SIZE, Script, all_option_replies, driver, exports};
 use lapstrake_export::nbd::wire::{export_flag as f, info, opt, rep};
-use lapstrake_export::nbd::{Event, Exports, Limits, Violation, Want};
+use lapstrake_export::nbd::{Connection, Event, Exports, Limits, Security, Violation, Want};
 
 const RW: u16 = f::HAS_FLAGS
     | f::SEND_FLUSH
@@ -65,8 +65,8 @@ fn each_option_gets_its_reply() {
         ("structured with data", new().option(opt::STRUCTURED_REPLY, b"x"), &[rep::ERR_INVALID]),
         ("abort", new().option(opt::ABORT, &[]), &[ack]),
         ("abort with data", new().option(opt::ABORT, b"bye"), &[ack]),
-        ("info", new().info("md0", &[]), &[info, info, ack]),
-        ("info of default", new().info("", &[info::NAME, info::NAME]), &[info, info, info, ack]),
+        ("info", new().info("md0", &[]), &[info, ack]),
+        ("info of default", new().info("", &[info::NAME, info::NAME]), &[info, info, ack]),
         ("info of nothing", new().info("md1", &[]), &[rep::ERR_UNKNOWN]),
         (
             "all facts",
@@ -78,9 +78,9 @@ fn each_option_gets_its_reply() {
         ("name too long", new().option(opt::GO, &[0xff; 12]), &[rep::ERR_INVALID]),
         ("too few facts", new().option(opt::GO, &[0, 0, 0, 0, 0, 2, 0, 0]), &[rep::ERR_INVALID]),
         ("trailing byte", new().option(opt::GO, &[0, 0, 0, 0, 0, 0, 0]), &[rep::ERR_INVALID]),
-        ("go", new().go("md0", &[]), &[info, info, ack]),
+        ("go", new().go("md0", &[]), &[info, ack]),
         ("go nowhere", new().go("nowhere", &[]), &[rep::ERR_UNKNOWN]),
-        ("go after error", new().go("no", &[]).go("ro", &[]), &[rep::ERR_UNKNOWN, info, info, ack]),
+        ("go after error", new().go("no", &[]).go("ro", &[]), &[rep::ERR_UNKNOWN, info, ack]),
         ("contexts too early", new().contexts(set, "md0", &all), &[rep::ERR_INVALID]),
         ("listing too early", new().contexts(list, "md0", &[]), &[rep::ERR_INVALID]),
         ("set", structured().contexts(set, "md0", &all), &[ack, context, ack]),
@@ -111,9 +111,57 @@ fn each_option_gets_its_reply() {
     }
 }
 
+/// What a script brings about where TLS is offered or required: the kinds of replies, and events. What follows the
+/// answer to `STARTTLS` stands for what was decrypted.
+fn with_tls(security: Security, script: &Script) -> (Vec<u32>, Vec<Event>) {
+    let mut driver = driver();
+    driver.conn = Connection::new(exports(), Limits::default()).with_security(security);
+    let output = driver.converse([&script.0[..]]);
+    let kinds = all_option_replies(&output).iter().map(|reply| reply.kind).collect();
+    (kinds, driver.log)
+}
+
+#[test]
+fn without_tls_where_it_is_required_there_is_nothing_but_the_way_to_it() {
+    let new = Script::new;
+    let required = |script: Script| with_tls(Security::Required, &script);
+    let all = new()
+        .option(opt::LIST, &[])
+        .info("md0", &[])
+        .go("md0", &[])
+        .option(opt::STRUCTURED_REPLY, &[])
+        .contexts(opt::LIST_META_CONTEXT, "md0", &[])
+        .contexts(opt::SET_META_CONTEXT, "md0", &["base:allocation"])
+        .option(99, b"what");
+    assert_eq!(required(all), (vec![rep::ERR_TLS_REQD; 7], vec![]));
+    assert_eq!(required(new().option(opt::ABORT, &[])), (vec![rep::ACK], vec![Event::Disconnect]));
+    let (kinds, log) = required(new().option(opt::EXPORT_NAME, b"md0"));
+    assert_eq!((kinds, log), (vec![], vec![Event::Violation(Violation::TlsRequired)]));
+    let (kinds, log) = required(new().option(opt::STARTTLS, &[]).go("md0", &[]));
+    assert_eq!(kinds, [rep::ACK, rep::INFO, rep::ACK]);
+    assert_eq!(log, [Event::StartTls, Event::Open { export: 0 }]);
+}
+
+#[test]
+fn tls_begins_once_and_forgets_what_was_agreed_on_before() {
+    let set = |script: Script| script.contexts(opt::SET_META_CONTEXT, "md0", &["base:allocation"]);
+    let agreed = set(Script::new().option(opt::STRUCTURED_REPLY, &[]));
+    let script = set(agreed.option(opt::STARTTLS, b"now").option(opt::STARTTLS, &[]))
+        .option(opt::STARTTLS, &[])
+        .go("md0", &[]);
+    let (kinds, log) = with_tls(Security::Offered, &script);
+    let before = [rep::ACK, rep::META_CONTEXT, rep::ACK, rep::ERR_INVALID, rep::ACK];
+    // Structured replies are gone, and with them what needs them.
+    let after = [rep::ERR_INVALID, rep::ERR_INVALID, rep::INFO, rep::ACK];
+    assert_eq!(kinds, [&before[..], &after].concat());
+    assert_eq!(log, [Event::StartTls, Event::Open { export: 0 }]);
+    let (kinds, _) = with_tls(Security::Offered, &Script::new().option(opt::LIST, &[]));
+    assert_eq!(kinds.last(), Some(&rep::ACK), "who does without is served");
+}
+
 #[test]
 fn facts_say_what_the_export_is() {
-    let script = Script::new().info("", &[info::NAME, info::DESCRIPTION]);
+    let script = Script::new().info("", &[info::NAME, info::DESCRIPTION, info::BLOCK_SIZE]);
     let data: Vec<_> = replies(&script).into_iter().map(|reply| reply.data).collect();
     let sizes = [512u32, 4096, 32 << 20].map(u32::to_be_bytes);
     let sizes = fact(info::BLOCK_SIZE, &[&sizes[0], &sizes[1], &sizes[2]]);

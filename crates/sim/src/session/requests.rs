@@ -105,6 +105,7 @@ impl Session<'_> {
             RequestKind::Write { fua, .. } | RequestKind::WriteZeroes { fua, .. } => {
                 self.oracle.write_answered(part.request.id.0, start, len, fua)?;
             }
+            RequestKind::WritePart { .. } => unreachable!("clients here write whole sectors"),
             RequestKind::Discard => {
                 self.oracle.write_answered(part.request.id.0, start, len, false)?
             }

@@ -101,6 +101,7 @@ impl RouterWorld for Session<'_> {
             RequestKind::WriteZeroes { .. } => {
                 self.oracle.write_comes(id, start, len, Leaves::Stamp(0));
             }
+            RequestKind::WritePart { .. } => unreachable!("clients here write whole sectors"),
             RequestKind::Discard => self.oracle.write_comes(id, start, len, Leaves::Anything),
         }
         self.name(request, covers, false)

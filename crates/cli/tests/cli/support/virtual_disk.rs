@@ -123,6 +123,14 @@ impl VirtualDisk {
     }
 }
 
+impl Drop for VirtualDisk {
+    fn drop(&mut self) {
+        self.queues.clear();
+        // SAFETY: it was mapped for this, and the rings in the transport's own memory do not lie here.
+        unsafe { libc::munmap(self.memory.cast(), MEMORY) };
+    }
+}
+
 fn shared_memory() -> (File, *mut u8) {
     // SAFETY: makes a file, or none.
     let fd = unsafe { libc::memfd_create(c"guest".as_ptr(), libc::MFD_CLOEXEC) };
@@ -131,7 +139,7 @@ fn shared_memory() -> (File, *mut u8) {
     let file = unsafe { File::from_raw_fd(fd) };
     file.set_len(MEMORY as u64).unwrap();
     let both = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new mapping of the whole file, which stays as long as the process.
+    // SAFETY: a new mapping of the whole file, which stays as long as the disk.
     let memory = unsafe { libc::mmap(std::ptr::null_mut(), MEMORY, both, libc::MAP_SHARED, fd, 0) };
     assert_ne!(memory, libc::MAP_FAILED);
     (file, memory.cast())

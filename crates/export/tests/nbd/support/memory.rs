@@ -88,7 +88,10 @@ impl Driver {
                         self.table[request.id.index()] = vec![0; request.len as usize];
                     }
                     Event::Request(request) => self.carry_out(request),
-                    Event::Open { .. } | Event::Disconnect | Event::Violation(_) => {}
+                    Event::Open { .. }
+                    | Event::StartTls
+                    | Event::Disconnect
+                    | Event::Violation(_) => {}
                 }
                 continue;
             }

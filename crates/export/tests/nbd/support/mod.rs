@@ -43,7 +43,7 @@ impl Script {
 
     /// The shortest way to transmission on an export.
     pub fn open(name: &str) -> Self {
-        Script::new().go(name, &[])
+        Script::new().go(name, &[wire::info::BLOCK_SIZE])
     }
 
     /// With structured replies and `base:allocation`.
@@ -51,7 +51,7 @@ impl Script {
         Script::new()
             .option(wire::opt::STRUCTURED_REPLY, &[])
             .contexts(wire::opt::SET_META_CONTEXT, name, &["base:allocation"])
-            .go(name, &[])
+            .go(name, &[wire::info::BLOCK_SIZE])
     }
 
     pub fn raw(mut self, bytes: &[u8]) -> Self {
