@@ -56,6 +56,35 @@ fn a_parity_disk_is_no_data_disk() {
     }
 }
 
+/// The image of a virtual machine, in a file of the file system on the array, holds more structures than that has itself.
+#[test]
+fn a_file_system_in_a_file_is_not_the_arrays() {
+    let mut made = raid5();
+    made.component = Sectors::from_kib(128 << 10);
+    let mut contents = doubtful::xfs(380 << 20, (1..30).map(|n| n * (1 << 20)));
+    let inner = doubtful::xfs_of([3; 16], 100 << 20, (1..99).map(|n| n * (1 << 20)));
+    // A whole turn of the layout: the same order fits, from another place on.
+    contents.write_all(48 << 20, &inner);
+    let report = doubtful::deduced(&made.members(&contents));
+    let first = report.candidates.first().expect("a candidate");
+    assert!(first.is_certain, "{first:?}");
+    assert!(made.is_read_by(&first.arrangement, &[0, 1, 2, 3], 0, 380 << 20), "{first:?}");
+}
+
+/// What was made on a new array over an old one: which of them is alive is not known.
+#[test]
+fn a_file_system_of_a_later_array_is_no_content_of_the_old_one() {
+    let mut made = raid5();
+    made.component = Sectors::from_kib(512 << 10);
+    let mut contents = doubtful::xfs(1500 << 20, (1..30).map(|n| n * (1 << 20)));
+    // mdadm's data offset of 128 MiB, in place of 1 MiB.
+    let later = 127 * 3 << 20;
+    let inner = doubtful::xfs_of([3; 16], 100 << 20, (1..99).map(|n| n * (1 << 20)));
+    contents.write_all(later, &inner);
+    let report = doubtful::deduced(&made.members(&contents));
+    assert!(report.candidates.iter().all(|found| !found.is_certain), "{:?}", report.candidates);
+}
+
 /// An image of 4 TB that holds little is looked at in no time.
 #[test]
 fn holes_cost_nothing() {

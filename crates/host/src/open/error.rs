@@ -83,6 +83,18 @@ pub enum OpenArrayError {
          shows reshape position and events of each; leave out those that differ"
     )]
     ReshapeUnclear,
+    /// The position on record is none at which a reshape stops.
+    #[error(
+        "the reshape's position on record, byte {bytes} of the array, is no multiple of {unit}, at which the two \
+         geometries can meet; nothing was written: `lapstrake examine` shows what each member has on record, and \
+         --reshape-position BYTE says where they meet"
+    )]
+    ReshapeRecord {
+        /// The array's byte.
+        bytes: u64,
+        /// Bytes of the least step.
+        unit: u64,
+    },
     /// The position that was given for a reshape lies within a block.
     #[error(
         "--reshape-position {bytes}: it is no multiple of the members' logical block of {block} bytes; nothing was written"
