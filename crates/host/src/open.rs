@@ -173,11 +173,15 @@ fn open_devices(
     let read_only = access == Access::ReadOnly;
     let bitmap_file = request.bitmap_file.as_ref().map(|path| open_bitmap(path, access));
     let mut bitmap_file = bitmap_file.transpose().map_err(of_bitmap_file)?;
-    let mut findings = probe_all(&devices)?;
     // A new overlay is made when the array is known to start: it will insist on its members.
     let (known, new) = match &request.overlay {
         Some(path) if path.metadata().is_ok_and(|meta| meta.len() > 0) => (Some(path), None),
         path => (None, path.as_ref()),
+    };
+    let mut findings = match known {
+        // Only to know the members by.
+        Some(_) => devices.iter().map(|device| probe_base(device)).collect::<Result<_, _>>()?,
+        None => probe_all(&devices)?,
     };
     let bases = known.map_or_else(Vec::new, |path| remembered(path));
     let mut chosen = choose_to_read(request, &devices, &findings, &bases)?;
@@ -481,14 +485,27 @@ pub(crate) fn probe_all(devices: &[Arc<Member>]) -> Result<Vec<Findings>, OpenAr
     devices.iter().map(one).collect()
 }
 
+/// What the image of a member beneath an overlay holds, whatever a map says of it: what could not be read may be in the
+/// overlay.
+fn probe_base(device: &Member) -> Result<Findings, OpenArrayError> {
+    let found = find_member(device, |offset, buf| device.read_past_map(offset, buf));
+    found.map_err(|source| read_error(device, source))
+}
+
 /// The same as [`probe`] where nothing is to be replaced: a member's superblock is enough where other places cannot be
 /// read.
 ///
 /// # Errors
 /// The device's.
 pub fn probe_member(device: &Member) -> io::Result<Findings> {
-    let size = Sectors(device.size() / 512);
-    let mut found = detect::probe_member(size, |offset, buf| read_or_tell(device, offset, buf))?;
+    find_member(device, |offset, buf| read_or_tell(device, offset, buf))
+}
+
+fn find_member(
+    device: &Member,
+    read: impl FnMut(u64, &mut [u8]) -> io::Result<()>,
+) -> io::Result<Findings> {
+    let mut found = detect::probe_member(Sectors(device.size() / 512), read)?;
     // Who names a window by its size means that, whatever a table in it says.
     if device.spec().size.is_some() {
         found.table = None;
