@@ -155,7 +155,7 @@ fn no_image(member: &Member) -> Option<String> {
             "it is a map file of ddrescue: name it as --ddrescue-map IMAGE={map}"
         ));
     }
-    if is_text || member.size() % 512 != 0 {
+    if is_text || !member.size().is_multiple_of(512) {
         let (bytes, kind) = (member.size(), if is_text { "text" } else { "no whole sectors" });
         return Some(format!("it is no image: its {bytes} bytes are {kind}"));
     }

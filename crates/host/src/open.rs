@@ -178,11 +178,7 @@ fn open_devices(
         Some(path) if path.metadata().is_ok_and(|meta| meta.len() > 0) => (Some(path), None),
         path => (None, path.as_ref()),
     };
-    let mut findings = match known {
-        // Only to know the members by.
-        Some(_) => devices.iter().map(|device| probe_base(device)).collect::<Result<_, _>>()?,
-        None => probe_all(&devices)?,
-    };
+    let mut findings = probe_all(&devices)?;
     let bases = known.map_or_else(Vec::new, |path| remembered(path));
     let mut chosen = choose_to_read(request, &devices, &findings, &bases)?;
     if let Some(path) = known {
@@ -485,27 +481,14 @@ pub(crate) fn probe_all(devices: &[Arc<Member>]) -> Result<Vec<Findings>, OpenAr
     devices.iter().map(one).collect()
 }
 
-/// What the image of a member beneath an overlay holds, whatever a map says of it: what could not be read may be in the
-/// overlay.
-fn probe_base(device: &Member) -> Result<Findings, OpenArrayError> {
-    let found = find_member(device, |offset, buf| device.read_past_map(offset, buf));
-    found.map_err(|source| read_error(device, source))
-}
-
 /// The same as [`probe`] where nothing is to be replaced: a member's superblock is enough where other places cannot be
 /// read.
 ///
 /// # Errors
 /// The device's.
 pub fn probe_member(device: &Member) -> io::Result<Findings> {
-    find_member(device, |offset, buf| read_or_tell(device, offset, buf))
-}
-
-fn find_member(
-    device: &Member,
-    read: impl FnMut(u64, &mut [u8]) -> io::Result<()>,
-) -> io::Result<Findings> {
-    let mut found = detect::probe_member(Sectors(device.size() / 512), read)?;
+    let size = Sectors(device.size() / 512);
+    let mut found = detect::probe_member(size, |offset, buf| read_or_tell(device, offset, buf))?;
     // Who names a window by its size means that, whatever a table in it says.
     if device.spec().size.is_some() {
         found.table = None;
@@ -521,13 +504,13 @@ pub fn probe(device: &Member) -> io::Result<Findings> {
     detect::probe(Sectors(device.size() / 512), |offset, buf| read_or_tell(device, offset, buf))
 }
 
-/// The error says where.
+/// The error says where. What a map says is not there holds no superblock: it is zeros in the image.
 fn read_or_tell(device: &Member, offset: u64, buf: &mut [u8]) -> io::Result<()> {
     let len = buf.len();
     let told = |error: io::Error| {
         io::Error::new(error.kind(), format!("{len} bytes at byte {offset}: {error}"))
     };
-    device.read_at(offset, buf).map_err(told)
+    device.read_past_map(offset, buf).map_err(told)
 }
 
 /// What shows outside of a window, on the file or device of which it is a part, and may reach into it: a filesystem

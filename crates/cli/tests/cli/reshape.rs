@@ -95,6 +95,8 @@ fn is_read(lab: &Lab, course: &Course, names: &str, options: &str, bytes: &[u8],
     assert!(refused.err.contains("the array can only be read"), "{what}: {refused:?}");
     let found = lab.run("scan .");
     assert!(found.out.contains("serve --read-only"), "{what}: {found:?}");
+    assert!(found.out.contains(" raid devices with chunks of "), "{what}: {found:?}");
+    assert_eq!(found.out.contains("seldom"), !options.is_empty(), "{what}: {found:?}");
     assert!(lab.read("m0") == before, "{what}: a member was written");
 }
 
@@ -133,6 +135,8 @@ fn an_array_in_the_midst_of_a_reshape_is_served_for_reading() {
     let Some(mut md) = Md::boot("an array in the midst of a reshape, served") else { return };
     let (lab, bytes, _) = made(&RECORDED[0]);
     let (names, position) = left_half_done(&mut md, &lab, &RECORDED[0]);
+    let ran = lab.run(&format!("serve --read-only --run true {names}")).ok();
+    assert!(ran.err.contains("m4: taken for slot 4 of the new geometry"), "{ran:?}");
     let server = lab.serve_data(&format!("--read-only --shards 3 {names}"));
     let reshape = &lab.detail()["reshape"];
     assert_eq!(reshape["position_bytes"], position);
