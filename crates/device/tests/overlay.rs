@@ -454,7 +454,7 @@ fn what_was_written_over_what_could_not_be_read_is_there_again() {
             let spec: MemberSpec = specs[0].parse().unwrap();
             let member = Member::open(&spec, Access::ReadOnly).unwrap();
             let id = BaseId { size: member.size(), stamp: [0; 2], id: [1; 32] };
-            let unread = [8192..8192 + 3 * 4096];
+            let unread = [8192..12288, 12288..20480];
             let member = Arc::new(member.with_unread(&unread));
             Caller::new(layered(&dir.path().join("overlay"), vec![(member, id)]), Backend::Auto)
         };

@@ -1,6 +1,6 @@
 //! Superblocks of an array whose geometry is being changed, as ones of the array before and after.
 
-use lapstrake_geometry::Sector;
+use lapstrake_geometry::{Level, Sector};
 
 use crate::{Superblock, v1, v090};
 
@@ -18,13 +18,14 @@ pub struct Reshape {
 }
 
 impl Reshape {
-    /// Whether Linux puts the position on record every ten seconds only: it moves data to another data offset, of as many
-    /// members as before.
+    /// Whether Linux puts the position on record every ten seconds only: it moves data of a level with parity to another
+    /// data offset, of as many members as before.
     #[must_use]
     pub fn is_seldom_recorded(&self) -> bool {
         let (before, after) = (&self.before, &self.after);
         let has_as_many = before.raid_disks() == after.raid_disks();
-        before.data_offset() != after.data_offset() && has_as_many
+        let has_parity = after.level().is_some_and(Level::is_parity);
+        has_parity && has_as_many && before.data_offset() != after.data_offset()
     }
 }
 
