@@ -368,7 +368,14 @@ fn without_content(found: Vec<(&Seen, Vec<Judged>)>) -> Vec<(&Seen, Vec<Judged>)
         found.iter().any(|(outer, judged)| {
             let tops = judged.first().zip(own.first());
             outer.volume != inner.volume
-                && tops.is_some_and(|(top, own)| nested::is_content(top, &outer.volume, inner, own))
+                && tops.is_some_and(|(top, own)| {
+                    nested::is_content(
+                        (&top.hypothesis, top.start),
+                        &outer.volume,
+                        inner,
+                        &own.hypothesis,
+                    )
+                })
         })
     };
     let is_content: Vec<bool> = found.iter().map(is_content).collect();
