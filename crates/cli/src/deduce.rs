@@ -5,10 +5,12 @@ mod text;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::{options, patience};
 use lapstrake_deduce::{BUDGET, Report, Source, deduce};
-use lapstrake_device::{Member, MemberSpec, overlaps};
+use lapstrake_device::overlay::remembered;
+use lapstrake_device::{Member, MemberSpec, overlaps, parse_map, quoted_path};
 use lapstrake_host::scan::Look;
 use lapstrake_lab::width;
 use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const HELP: &str = "\
@@ -35,6 +37,9 @@ pub struct Args {
     /// What is left of the array: devices, images, or windows of them, in any order, without others
     #[arg(required = true, value_name = "DEVICE|IMAGE", value_parser = options::member())]
     devices: Vec<MemberSpec>,
+    /// What the map file of GNU ddrescue does not call rescued is no evidence, rather than zeros; may be repeated
+    #[arg(long, value_name = "IMAGE=MAP", value_parser = options::image_and_map())]
+    ddrescue_map: Vec<(PathBuf, PathBuf)>,
     /// How much to read of each device, spread over it; holes of images count as nothing
     #[arg(long, value_name = "SIZE", default_value_t = BUDGET, hide_default_value = true, value_parser = options::bytes)]
     sample: u64,
@@ -58,6 +63,10 @@ impl Source for Device {
         self.0.read_at(offset, buf)
     }
 
+    fn lacks(&self, offset: u64, length: u64) -> bool {
+        self.0.lacks(offset, length)
+    }
+
     fn next_data(&self, offset: u64) -> Option<u64> {
         // What cannot tell its holes has none.
         self.0.next_data(offset).unwrap_or(Some(offset).filter(|at| *at < self.0.size()))
@@ -66,6 +75,7 @@ impl Source for Device {
 
 pub fn run(args: &Args) -> Outcome {
     let devices = patience::telling(&args.devices, || open(&args.devices))?;
+    let devices = with_maps(devices, &args.ddrescue_map)?;
     if let Some((first, second)) = overlapping(&devices) {
         let (first, second) = (first.spec(), second.spec());
         return Err(Failure::usage(format!(
@@ -78,7 +88,12 @@ pub fn run(args: &Args) -> Outcome {
     let mut progress = Progress::new();
     let report = deduce(&sources, args.sample, |done, all| progress.tell(done, all));
     progress.end();
-    let summary = text::Summary { devices: &args.devices, looks: &looks, report: &report };
+    let summary = text::Summary {
+        devices: &args.devices,
+        maps: &args.ddrescue_map,
+        looks: &looks,
+        report: &report,
+    };
     if args.json {
         outln!("{:#}", summary.json());
     } else {
@@ -108,7 +123,12 @@ fn open(devices: &[MemberSpec]) -> Result<Vec<Device>, Failure> {
     let (mut opened, mut failed) = (Vec::new(), Vec::new());
     for spec in devices {
         match Member::peek(spec) {
-            Ok(member) => opened.push(Device(member)),
+            Ok(member) => match no_image(&member) {
+                None => opened.push(Device(member)),
+                Some(what) => {
+                    failed.push(format!("{spec}: {what}; nothing was read of the others"))
+                }
+            },
             Err(error) => failed.push(error.to_string()),
         }
     }
@@ -116,6 +136,57 @@ fn open(devices: &[MemberSpec]) -> Result<Vec<Device>, Failure> {
         true => Ok(opened),
         false => Err(Failure::new(failed.join("\n"))),
     }
+}
+
+/// Files that lie beside images, and would count as blank ones.
+fn no_image(member: &Member) -> Option<String> {
+    let path = &member.spec().path;
+    if !remembered(path).is_empty() {
+        return Some(
+            "it is the file of an overlay, which holds only what was written over its members: name these".into(),
+        );
+    }
+    let mut head = vec![0; member.size().min(4096) as usize];
+    member.read_at(0, &mut head).ok()?;
+    let is_text = !head.is_empty() && std::str::from_utf8(&head).is_ok() && !head.contains(&0);
+    if is_text && is_map(path) {
+        let map = quoted_path(path.as_os_str());
+        return Some(format!(
+            "it is a map file of ddrescue: name it as --ddrescue-map IMAGE={map}"
+        ));
+    }
+    if is_text || !member.size().is_multiple_of(512) {
+        let (bytes, kind) = (member.size(), if is_text { "text" } else { "no whole sectors" });
+        return Some(format!("it is no image: its {bytes} bytes are {kind}"));
+    }
+    None
+}
+
+fn is_map(path: &Path) -> bool {
+    std::fs::read_to_string(path).is_ok_and(|text| parse_map(&text).is_ok())
+}
+
+/// Devices that lack what the map files of their images say.
+fn with_maps(
+    mut devices: Vec<Device>,
+    maps: &[(PathBuf, PathBuf)],
+) -> Result<Vec<Device>, Failure> {
+    for (image, map) in maps {
+        let bad =
+            |why: String| Failure::new(format!("{}: {why}; no contents were read", map.display()));
+        let text = std::fs::read_to_string(map).map_err(|error| bad(error.to_string()))?;
+        let ranges = parse_map(&text).map_err(|error| bad(error.to_string()))?;
+        let is_own = |device: &Device| device.0.spec().path == *image;
+        if !devices.iter().any(is_own) {
+            return Err(bad(format!("{} is the path of no device", image.display())));
+        }
+        let with = |device: Device| match is_own(&device) {
+            true => Device(device.0.with_unread(&ranges)),
+            false => device,
+        };
+        devices = devices.into_iter().map(with).collect();
+    }
+    Ok(devices)
 }
 
 /// A line on the terminal that tells how far it is.

@@ -5,7 +5,7 @@ use crate::on_top::on_top;
 use crate::status::view::{self, MemberState, MemberView, SyncAction, View};
 use crate::target::Target;
 use crate::{text, tree};
-use lapstrake::control::{BitmapLocation, ConsistencyPolicy};
+use lapstrake::control::{BitmapLocation, ConsistencyPolicy, ReshapeDetail};
 use lapstrake_device::harmless;
 use lapstrake_geometry::{Layout, Level, Raid0Layout};
 use lapstrake_lab::width;
@@ -142,6 +142,9 @@ fn shape(out: &mut String, view: &View) {
         let waits = view::waits(view).map_or_else(String::new, |waits| format!(", {waits}"));
         line!(out, what, "{}% complete{waits}\n", sync.per_mille() / 10);
     }
+    if let Some(reshape) = &view.reshape {
+        self::reshape(out, view, reshape);
+    }
     if view.version != "0.90" {
         line!(out, "Name", "{}", view.set_name);
     }
@@ -153,6 +156,27 @@ fn shape(out: &mut String, view: &View) {
         _ => {
             line!(out, "Events", "{}", view.events);
         }
+    }
+    out.push('\n');
+}
+
+/// In mdadm's words, and where it stands.
+fn reshape(out: &mut String, view: &View, to: &ReshapeDetail) {
+    let (at, slots) = (to.position_bytes, (view.raid_devices, to.raid_devices));
+    let side = if to.is_backwards { "from there on" } else { "up to there" };
+    line!(out, "Reshape Status", "at byte {at} of the array, the new geometry {side}");
+    if slots.0 != slots.1 {
+        let delta = i32::from(slots.1) - i32::from(slots.0);
+        line!(out, "Delta Devices", "{delta}, ({}->{})", slots.0, slots.1);
+    }
+    if view.level != to.level {
+        line!(out, "New Level", "{}", to.level);
+    }
+    if let Some(layout) = to.layout.as_ref().filter(|_| view.layout != to.layout) {
+        line!(out, "New Layout", "{layout}");
+    }
+    if view.chunk_bytes != to.chunk_bytes {
+        line!(out, "New Chunksize", "{}K", to.chunk_bytes >> 10);
     }
     out.push('\n');
 }
@@ -214,6 +238,9 @@ fn set_of(view: &View, slot: u16) -> Option<String> {
 fn service(out: &mut String, view: &View) {
     for uri in &view.exports {
         line!(out, "Served At", "{uri}");
+    }
+    if let Some(part) = &view.part {
+        line!(out, "Shows", "{}, {} KiB{}", part.name, part.bytes >> 10, text::human(part.bytes));
     }
     if let Some(overlay) = &view.overlay {
         let lost = if view.overlay_lost { " (deleted or spoiled: gone at the stop)" } else { "" };

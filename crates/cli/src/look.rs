@@ -14,6 +14,7 @@ Examples:
   lapstrake look disk1.img disk2.img disk3.img
   lapstrake look /dev/sd[b-e]5 /dev/sd[b-e]6
   lapstrake look --json copy.raw
+  lapstrake look data                     # that lapstrake serve --fuse serves
 
 Exit codes:
   0  all was looked at
@@ -31,8 +32,8 @@ Exit codes:
 #[derive(clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Args {
-    /// Members of one or several arrays, or images of what was on one
-    #[arg(required = true, value_name = "MEMBER|IMAGE", value_parser = options::member(), add = complete::files(&[]))]
+    /// Members of one or several arrays, images of what was on one, or names of arrays that are served as files
+    #[arg(required = true, value_name = "MEMBER|IMAGE|NAME", value_parser = options::member_or_array(), add = complete::files(&[]))]
     members: Vec<MemberSpec>,
     #[command(flatten)]
     which: Which,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::fs;
+use std::fs::{self, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -93,6 +93,7 @@ struct News {
 pub fn run(args: &Args) -> Outcome {
     let dir = args.place.dir();
     let file = args.state.clone().unwrap_or_else(|| dir.join("monitor.json"));
+    let _lock = lock(&file)?;
     let mut seen = read(&file)?;
     let (news, mut failures) = look(&dir, &seen, args.test)?;
     let mut told = Vec::new();
@@ -174,6 +175,28 @@ fn run_program(program: &Path, message: &Message) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(why(&status)) }
 }
 
+/// Keeps other monitors from the state, while the file is open: each would tell what the other tells, and one would undo
+/// what the other saw.
+fn lock(state: &Path) -> Result<fs::File, Failure> {
+    let mut file = state.as_os_str().to_owned();
+    file.push(".lock");
+    let file = PathBuf::from(file);
+    let open = || {
+        make_dir(state)?;
+        fs::File::options().create(true).truncate(false).write(true).open(&file)
+    };
+    let opened = open().map_err(|error| fault(&file, "cannot open the lock", &error))?;
+    match opened.try_lock() {
+        Ok(()) => Ok(opened),
+        Err(TryLockError::WouldBlock) => Err(Failure::new(format!(
+            "{}: another `lapstrake monitor` is at work with it; nothing was told: look again when that has ended, or \
+             name another state with --state",
+            state.display()
+        ))),
+        Err(TryLockError::Error(error)) => Err(fault(&file, "cannot lock it", &error)),
+    }
+}
+
 fn read(file: &Path) -> Result<Seen, Failure> {
     let text = match fs::read(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -197,11 +220,15 @@ fn fault(file: &Path, what: &str, why: &dyn Display) -> Failure {
     ))
 }
 
+/// Where a state lies, as a server would make it.
+fn make_dir(state: &Path) -> io::Result<()> {
+    let dir = state.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
+}
+
 /// Puts the new state in the place of the old: never half of it.
 fn write(file: &Path, seen: &Seen) -> io::Result<()> {
-    let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // As a server would make it.
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    make_dir(file)?;
     let mut part = file.as_os_str().to_owned();
     part.push(".part");
     let mut new = fs::File::create(&part)?;

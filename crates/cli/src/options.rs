@@ -63,7 +63,11 @@ fn served_as(path: &Path) -> Result<Option<PathBuf>, String> {
     let given =
         path.to_str().filter(|path| path.starts_with("/dev/md") && !Path::new(path).exists());
     let Some(given) = given else { return Ok(None) };
-    let name = name_of_device(given);
+    file_of(name_of_device(given))
+}
+
+/// Where an array that is served can be read.
+fn file_of(name: &str) -> Result<Option<PathBuf>, String> {
     match control::ask_detail(&control::directory(), name, None) {
         Ok(array) => array.file().map(Some).ok_or_else(|| {
             format!("array {name} is served, but not as a file: with `lapstrake serve --fuse FILE` it is, and FILE can be given here")
@@ -76,6 +80,19 @@ fn served_as(path: &Path) -> Result<Option<PathBuf>, String> {
 /// Reads a MEMBER, which need not be UTF-8.
 pub fn member() -> impl TypedValueParser<Value = MemberSpec> {
     OsStringValueParser::new().try_map(|text| spec(&text))
+}
+
+/// Reads a MEMBER, or the name of an array that is served as a file, where no file has that name.
+pub fn member_or_array() -> impl TypedValueParser<Value = MemberSpec> {
+    OsStringValueParser::new().try_map(|text| {
+        let is_bare = |name: &&str| !name.contains('/') && !Path::new(name).exists();
+        if let Some(name) = text.to_str().filter(is_bare)
+            && let Some(file) = file_of(name)?
+        {
+            return Ok(MemberSpec::whole(file));
+        }
+        spec(&text)
+    })
 }
 
 /// Reads MEMBER=SLOT.

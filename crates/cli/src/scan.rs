@@ -172,10 +172,17 @@ fn older(array: &FoundArray) -> impl Iterator<Item = (String, u64)> {
 /// What keeps the array from being written: a reshape, superblocks against which something speaks.
 fn notes(array: &FoundArray) -> impl Iterator<Item = String> {
     let reshape = array.reshape.as_ref().map(|reshape| {
-        let (before, after) = (reshape.before.raid_disks(), reshape.after.raid_disks());
+        let (before, after) = (geometry(&reshape.before), geometry(&reshape.after));
+        let doubt = match reshape.is_seldom_recorded() {
+            false => "",
+            true => {
+                "; Linux records the position of such a reshape seldom, and may have rewritten more: if what is read \
+                 from there on makes no sense, --reshape-position says up to where it has"
+            }
+        };
         format!(
-            "a reshape is in progress (raid devices {before} to {after}, at byte {} of the array): until its end the \
-             array can only be read",
+            "a reshape is in progress ({before} to {after}, at byte {} of the array): until its end the array can only \
+             be read{doubt}",
             reshape.position.bytes()
         )
     });
@@ -187,6 +194,14 @@ fn notes(array: &FoundArray) -> impl Iterator<Item = String> {
         })
     });
     reshape.into_iter().chain(doubted)
+}
+
+/// What a reshape changes.
+fn geometry(sb: &Superblock) -> String {
+    let level = sb.level().map_or("unknown level".into(), |level| level.to_string());
+    let layout = sb.layout().map(|layout| layout.name().into_owned()).unwrap_or_default();
+    let (devices, chunk) = (sb.raid_disks(), sb.chunk().0 / 2);
+    format!("{level} {layout} of {devices} raid devices with chunks of {chunk} KiB")
 }
 
 /// Whether something speaks against a superblock that was taken: nothing is to be written then.

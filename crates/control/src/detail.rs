@@ -20,6 +20,12 @@ pub struct Detail {
     pub set_name: String,
     /// The array's UUID as mdadm prints it.
     pub uuid: String,
+    /// What clients see in the array's place, if not all of it.
+    #[serde(default)]
+    pub part: Option<PartDetail>,
+    /// What the array's geometry is being changed to.
+    #[serde(default)]
+    pub reshape: Option<ReshapeDetail>,
     /// The file that takes all writes.
     #[serde(default)]
     pub overlay: Option<String>,
@@ -114,6 +120,34 @@ pub struct Detail {
     /// Where clients find the array: URIs; likewise.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exports: Vec<String>,
+}
+
+/// A part of an array that clients see in its place.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct PartDetail {
+    /// `partition 2`, or `volume GROUP/VOLUME`.
+    pub name: String,
+    /// Bytes of it.
+    pub bytes: u64,
+}
+
+/// The reshape that an array is in the midst of, and the geometry that it makes.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct ReshapeDetail {
+    /// The array's byte at which the two geometries meet.
+    pub position_bytes: u64,
+    /// The new geometry holds from there on; else up to there.
+    pub is_backwards: bool,
+    /// The level as mdadm names it.
+    pub level: String,
+    /// The layout as mdadm names it; null where the level has none.
+    pub layout: Option<String>,
+    /// Bytes of a chunk; 0 where the level has none.
+    pub chunk_bytes: u64,
+    /// How many slots it has.
+    pub raid_devices: u16,
 }
 
 /// One member.

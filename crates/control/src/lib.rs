@@ -12,8 +12,8 @@ mod detail;
 mod words;
 
 pub use detail::{
-    Detail, LastSyncDetail, MemberDetail, MemberWork, MemoryDetail, Mismatch, SyncDetail,
-    TuningDetail, WorkDetail,
+    Detail, LastSyncDetail, MemberDetail, MemberWork, MemoryDetail, Mismatch, PartDetail,
+    ReshapeDetail, SyncDetail, TuningDetail, WorkDetail,
 };
 pub use words::{
     ArrayState, BitmapLocation, ConsistencyPolicy, HowAdded, MemberState, SyncAction, SyncRequest,

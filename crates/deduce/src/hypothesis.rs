@@ -67,12 +67,23 @@ impl Hypothesis {
         })
     }
 
+    /// The array's byte that lies at this device's byte; None where that is no data.
+    pub(crate) fn address_of(&self, (device, at): (usize, u64)) -> Option<u64> {
+        let slot = self.order.iter().position(|given| *given == Some(device))?;
+        let sector = Sector(at.checked_sub(self.data_offset)? / 512);
+        match self.geometry.content(Slot(slot as u16), sector) {
+            Content::Data(Sector(address)) => Some(address * 512 + at % 512),
+            _ => None,
+        }
+    }
+
     /// How well it explains that a structure was seen where it was.
     pub(crate) fn fit(&self, samples: &Samples<'_>, group: &Group, start: u64) -> Fit {
         let mut best = Fit::Misplaced;
         for claim in &group.claims {
             let (mut seen, mut all) = (0, 0);
-            for home in self.homes(start.saturating_add(*claim)) {
+            let homes = self.homes(start.saturating_add(*claim));
+            for home in homes.filter(|home| !samples.lacks(*home)) {
                 all += 1;
                 seen += usize::from(group.places.contains(&home));
             }

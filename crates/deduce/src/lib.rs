@@ -15,6 +15,7 @@ mod bytes;
 mod crc32c;
 mod hypothesis;
 mod linear;
+mod nested;
 mod rank;
 mod relation;
 mod sample;

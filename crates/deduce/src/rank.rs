@@ -6,6 +6,7 @@
 
 use crate::hypothesis::{Fit, Hypothesis, offset_prior};
 use crate::linear;
+use crate::nested;
 use crate::relation::{Relations, relations};
 use crate::sample::Samples;
 use crate::shape::Shape;
@@ -344,6 +345,7 @@ pub(crate) fn by_volumes(samples: &Samples<'_>, seen: &[Seen]) -> Vec<(Judged, V
         has_lost_rivals |= has_lost;
         found.push((sought, merged(samples, judged)));
     }
+    let found = without_content(found);
     let strength = |judged: &[Judged]| judged.first().map_or(0, |judged| judged.placed) as f64;
     let sum: f64 = found.iter().map(|(_, judged)| strength(judged)).sum();
     let mut all = Vec::new();
@@ -358,6 +360,27 @@ pub(crate) fn by_volumes(samples: &Samples<'_>, seen: &[Seen]) -> Vec<(Judged, V
         judged.is_certain = false;
     }
     all
+}
+
+/// Leaves out volumes that lie in another one.
+fn without_content(found: Vec<(&Seen, Vec<Judged>)>) -> Vec<(&Seen, Vec<Judged>)> {
+    let is_content = |(inner, own): &(&Seen, Vec<Judged>)| {
+        found.iter().any(|(outer, judged)| {
+            let tops = judged.first().zip(own.first());
+            outer.volume != inner.volume
+                && tops.is_some_and(|(top, own)| {
+                    nested::is_content(
+                        (&top.hypothesis, top.start),
+                        &outer.volume,
+                        inner,
+                        &own.hypothesis,
+                    )
+                })
+        })
+    };
+    let is_content: Vec<bool> = found.iter().map(is_content).collect();
+    let found = found.into_iter().zip(is_content);
+    found.filter(|(_, is_content)| !is_content).map(|(found, _)| found).collect()
 }
 
 /// Two volumes that lead to one array speak for it together.

@@ -100,6 +100,17 @@ fn plan(sources: &[&dyn Source], budget: u64) -> Vec<u64> {
     numbered.filter(|(index, _)| wanted.next_if_eq(index).is_some()).map(|(_, at)| at).collect()
 }
 
+/// What of a block can be read; zeroes, which tell nothing, of one that cannot.
+fn read_block(source: &dyn Source, at: u64, block: &mut [u8]) -> u64 {
+    match source.read_at(at, block) {
+        Ok(()) => block.len() as u64,
+        Err(_) => {
+            block.fill(0);
+            0
+        }
+    }
+}
+
 /// Whether it holds anything but one byte over and over.
 fn is_rich(bytes: &[u8]) -> bool {
     bytes.iter().any(|byte| *byte != bytes[0])
@@ -159,6 +170,12 @@ impl<'a> Samples<'a> {
         if source.next_data(start).is_none_or(|data| data >= start + length as u64) {
             return Some(length);
         }
+        if source.lacks(start, length as u64) {
+            let blocks = buffer[..length].chunks_mut(BLOCK).zip((start..).step_by(BLOCK));
+            let there = blocks.filter(|(block, at)| !source.lacks(*at, block.len() as u64));
+            self.bytes_read += there.map(|(block, at)| read_block(source, at, block)).sum::<u64>();
+            return Some(length);
+        }
         self.bytes_read += length as u64;
         match source.read_at(start, &mut buffer[..length]) {
             Ok(()) => Some(length),
@@ -214,12 +231,14 @@ impl<'a> Samples<'a> {
             .take(most)
             .collect();
         for place in taken {
+            let at = start + place.start as u64;
             let sector = |(device, length): (usize, &Option<usize>)| {
+                let length = length.filter(|_| !self.sources[device].lacks(at, SECTOR as u64));
                 let sector = length.map(|_| part(device, place.start).try_into());
                 sector.map(|sector| Box::new(sector.unwrap_or([0; SECTOR])))
             };
             let sectors = lengths.iter().enumerate().map(sector).collect();
-            self.rows.push(Row { at: start + place.start as u64, sectors });
+            self.rows.push(Row { at, sectors });
         }
     }
 
@@ -236,6 +255,11 @@ impl<'a> Samples<'a> {
     /// The smallest device's size, bytes.
     pub(crate) fn min_size(&self) -> u64 {
         self.sources.iter().map(|source| source.size()).min().unwrap_or(0)
+    }
+
+    /// Whether it is known that a device's byte is not there.
+    pub(crate) fn lacks(&self, (device, at): (usize, u64)) -> bool {
+        self.sources[device].lacks(at, 1)
     }
 
     /// A sector, read now unless it was before; None if it cannot be.

@@ -14,6 +14,12 @@ pub trait Source: Sync {
     /// The system's: the place counts as unreadable.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
 
+    /// Whether it is known, without reading, that some of so many bytes are not there: that is no evidence of anything.
+    fn lacks(&self, offset: u64, length: u64) -> bool {
+        let _ = (offset, length);
+        false
+    }
+
     /// Where there may be data at or after a byte offset; None if all that follows is a hole.
     fn next_data(&self, offset: u64) -> Option<u64> {
         (offset < self.size()).then_some(offset)

@@ -162,6 +162,16 @@ impl Member {
         self
     }
 
+    /// Whether a map that was given says that some of these bytes are not there.
+    #[must_use]
+    pub fn lacks(&self, offset: u64, len: u64) -> bool {
+        self.unread.as_ref().is_some_and(|it| it.refuses(Kind::Read, offset, len))
+    }
+
+    pub(crate) fn unread(&self) -> Option<&Unread> {
+        self.unread.as_deref()
+    }
+
     fn new(spec: MemberSpec, access: Access, store: Store, size: u64) -> Self {
         Self {
             spec,
@@ -515,6 +525,22 @@ impl Member {
     pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         self.check(offset, buf.len())?;
         self.apply_faults(Kind::Read, offset, buf.len())?;
+        self.read_store(offset, buf)
+    }
+
+    /// As [`Self::read_at`], with what the image holds in places that a map says are not there.
+    ///
+    /// # Errors
+    /// As [`Self::read_at`].
+    pub fn read_past_map(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        if !self.lacks(offset, buf.len() as u64) {
+            return self.read_at(offset, buf);
+        }
+        self.check(offset, buf.len())?;
+        self.read_store(offset, buf)
+    }
+
+    fn read_store(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         let file = match &self.store {
             Store::Memory(store) => {
                 let iov = IoVec::new(buf.as_mut_ptr(), buf.len());

@@ -140,6 +140,7 @@ pub fn overlay(
     let (syncing, failed) = (Mutex::new(()), AtomicI32::new(0));
     let overlay =
         Overlay { file, bases, tables, map, growth, end, cut, syncing, failed, in_memory };
+    overlay.give_back_written();
     let overlay = Arc::new(overlay);
     let part = |index| OverlayMember { overlay: overlay.clone(), index };
     Ok((0..overlay.bases.len()).map(|index| Member::layered(part(index))).collect())
@@ -411,6 +412,7 @@ impl OverlayMember {
                     (Place::Data(first), _) => {
                         let at = first * BLOCK + (start - run.first * BLOCK);
                         pwrite(self.overlay.file.as_raw_fd(), piece, at)?;
+                        self.note_lacks(*run);
                     }
                     (_, Some(next)) => self.write_new(piece, start, len, *run, next)?,
                     (_, None) => unreachable!("only data is written without the growth lock"),
@@ -445,8 +447,21 @@ impl OverlayMember {
         self.overlay.end.fetch_max((*next + run.len) * BLOCK, Ordering::AcqRel);
         let place = Place::Data(*next);
         self.overlay.map_mut().set(self.table(), Run { place, ..run });
+        self.note_lacks(run);
         *next += run.len;
         Ok(())
+    }
+
+    /// Has on record which sectors of blocks that were written are still not there: a write may be of a part of a block.
+    fn note_lacks(&self, run: Run) {
+        let Some(unread) = self.base().unread() else { return };
+        let mut map = self.overlay.map_mut();
+        for block in run.first..run.first + run.len {
+            let lacks = unread.sectors_from(block * BLOCK);
+            if map.lacks(self.table(), block) != lacks {
+                map.set_lacks(self.table(), block, lacks);
+            }
+        }
     }
 
     /// What the member holds from `start` to `end`; zeroes behind its end.
@@ -492,7 +507,10 @@ impl OverlayMember {
                     let place = Place::Zeroes;
                     self.overlay.map_mut().set(self.table(), Run { place, ..run });
                 }
-                Place::Data(first) => self.overlay.zero_data(first, run.len)?,
+                Place::Data(first) => {
+                    self.overlay.zero_data(first, run.len)?;
+                    self.note_lacks(run);
+                }
             }
         }
         Ok(())
@@ -538,6 +556,15 @@ impl OverlayMember {
 }
 
 impl Overlay {
+    /// What was written to a base's blocks before can be read, whatever could not be read of the base.
+    fn give_back_written(&self) {
+        for (base, &table) in self.bases.iter().zip(&self.tables) {
+            let Some(unread) = base.unread() else { continue };
+            let map = self.map();
+            map.written(table).for_each(|(block, lacks)| unread.written_from(block * BLOCK, lacks));
+        }
+    }
+
     fn flush(&self) -> Result<(), Errno> {
         // One at a time: entries that another flush has taken must be stable when this one ends too.
         let _one = lock(&self.syncing);

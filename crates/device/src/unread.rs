@@ -85,6 +85,8 @@ fn number(text: &str) -> Option<u64> {
     }
 }
 
+const SECTOR: u64 = 512;
+
 /// What of a member is not there to be read, bytes from its start.
 #[derive(Debug)]
 pub(crate) struct Unread(Mutex<Vec<Range<u64>>>);
@@ -96,6 +98,23 @@ impl Unread {
             .iter()
             .map(|range| range.start.saturating_sub(offset)..range.end.saturating_sub(offset));
         Self(Mutex::new(moved.filter(|range| !range.is_empty()).collect()))
+    }
+
+    /// Of eight sectors from `start` on, a bit for each of which something is not there.
+    pub(crate) fn sectors_from(&self, start: u64) -> u8 {
+        let ranges = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let meets = |nth: &u64| {
+            let sector = start + nth * SECTOR..start + (nth + 1) * SECTOR;
+            ranges.iter().any(|range| range.start < sector.end && sector.start < range.end)
+        };
+        (0..8).filter(meets).fold(0, |bits, nth| bits | 1 << nth)
+    }
+
+    /// What is written over eight sectors from `start` on, but those of these bits, can be read.
+    pub(crate) fn written_from(&self, start: u64, lacks: u8) {
+        for nth in (0..8).filter(|nth| lacks & 1 << nth == 0) {
+            self.refuses(Kind::Write, start + nth * SECTOR, SECTOR);
+        }
     }
 
     /// Whether an operation fails; what is written can be read from then on.

@@ -444,3 +444,40 @@ fn no_completion_is_missed_by_a_loop_that_was_busy() {
         }
     });
 }
+
+/// What of a block could not be read and was not written stays so when the overlay is continued; what was written does not.
+#[test]
+fn what_was_written_over_what_could_not_be_read_is_there_again() {
+    for dir in places() {
+        let (_, specs, model) = pair(dir.path());
+        let open = || {
+            let spec: MemberSpec = specs[0].parse().unwrap();
+            let member = Member::open(&spec, Access::ReadOnly).unwrap();
+            let id = BaseId { size: member.size(), stamp: [0; 2], id: [1; 32] };
+            let unread = [8192..12288, 12288..20480];
+            let member = Arc::new(member.with_unread(&unread));
+            Caller::new(layered(&dir.path().join("overlay"), vec![(member, id)]), Backend::Auto)
+        };
+        let check = |caller: &mut Caller| {
+            assert_eq!(caller.read(0, 8192, 512), Err(-libc::EIO));
+            assert_eq!(caller.read(0, 8704, 1024).unwrap(), [1; 1024]);
+            assert_eq!(caller.read(0, 9728, 512), Err(-libc::EIO));
+            assert_eq!(caller.read(0, 12288, 4096).unwrap(), [0; 4096]);
+            assert_eq!(caller.read(0, 16384, 512), Err(-libc::EIO));
+            assert_eq!(caller.read(0, 20480, 512).unwrap(), model[0][20480..][..512]);
+        };
+        let mut caller = open();
+        assert_eq!(caller.write(0, 8704, &[1; 512], true), 512);
+        assert_eq!(caller.write(0, 9216, &[1; 512], true), 512);
+        let zeroes = Op::WriteZeroes { member: 0, offset: 12288, len: 4096, may_unmap: true };
+        assert_eq!(caller.call(zeroes), 0);
+        assert_eq!(caller.call(Op::Flush { member: 0 }), 0);
+        check(&mut caller);
+        drop(caller);
+        let mut caller = open();
+        check(&mut caller);
+        assert_eq!(caller.write(0, 8192, &[2; 4096], true), 4096);
+        drop(caller);
+        assert_eq!(open().read(0, 8192, 4096).unwrap(), [2; 4096]);
+    }
+}

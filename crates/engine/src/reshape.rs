@@ -156,23 +156,37 @@ impl Reshape {
         let Geometry::Parity(before) = &self.before else { return 0 };
         let (end, held) = (after.used().0, before.array_sectors().0);
         let position = self.recorded.0;
-        let free = match self.is_backwards {
+        match self.is_backwards {
             // Nothing of the old geometry is left.
             false if position >= held => end,
-            false => rows(before, position).0.saturating_add_signed(-self.shifts.1),
+            false => {
+                let row = rows(before, position).0.saturating_add_signed(-self.shifts.1);
+                (row - row % self.unit(after)).min(end)
+            }
             true => {
                 let needed = rows(before, position.min(held)).1;
-                end.saturating_sub(needed.saturating_add_signed(-self.shifts.0))
+                let row = needed.saturating_add_signed(-self.shifts.0);
+                end.saturating_sub(row.next_multiple_of(self.unit(after)))
             }
-        };
-        (free - free % after.chunk().0).min(end)
+        }
+    }
+
+    /// Linux takes no position on record that is not at a multiple of so many sectors of each member: the larger chunk.
+    fn unit(&self, after: &Parity) -> u64 {
+        let Geometry::Parity(before) = &self.before else { return after.chunk().0 };
+        before.chunk().0.max(after.chunk().0)
     }
 
     /// Up to where the window goes that begins there, in the run's sectors.
     pub(crate) fn stop(&self, after: &Geometry, start: u64) -> u64 {
         let Geometry::Parity(after) = after else { return start };
-        let height = (WINDOW_SECTORS / after.stripe_data().0).max(1) * after.chunk().0;
-        self.free(after).min(start + height).max(start)
+        let (end, unit) = (after.used().0, self.unit(after));
+        let height = WINDOW_SECTORS / u64::from(after.data_disks());
+        let height = (height - height % unit).max(unit);
+        // Backwards it is rows from the array's beginning that are multiples.
+        let odd = if self.is_backwards { end % unit } else { 0 };
+        let next = (start + height - odd) / unit * unit + odd;
+        self.free(after).min(next).min(end).max(start)
     }
 
     /// The array's sectors that a window of the run moves.

@@ -26,7 +26,7 @@ use lapstrake_array::{
     Front, RoutedRequest, SpanMap,
     start::{After, CarriedOut, ShardTerms, StartMember, StartPlan, SupervisorTerms},
 };
-use lapstrake_control::Detail;
+use lapstrake_control::{Detail, PartDetail};
 use lapstrake_device::{Backend, Member, Queue, QueueError};
 use lapstrake_engine::{
     Buf, BufId, MemberConfig, MemberRecord, RequestError, RequestKind, STRIPE_CACHE_SIZE, Shard,
@@ -272,7 +272,7 @@ pub(crate) struct Facts {
     /// What clients can use now.
     pub size: ArraySize,
     /// Clients see a part of the array in its place.
-    pub shows_part: OnceLock<()>,
+    pub shows_part: OnceLock<PartDetail>,
     pub detail: Detail,
     pub scope: EventScope,
     /// Whether the superblocks say clean, once it has stopped.
@@ -412,12 +412,12 @@ impl Array {
         self.facts.size.clone()
     }
 
-    /// Shows clients a part of the array in its place, such as a partition. Requests by [`ArrayIo`] are of the array
+    /// Shows clients a part of the array in its place, such as "partition 2". Requests by [`ArrayIo`] are of the array
     /// all the same. To be called before there are clients.
     ///
     /// # Errors
     /// [`ViewError`]. All of the array is shown then.
-    pub fn show(&mut self, part: Map) -> Result<(), ViewError> {
+    pub fn show(&mut self, name: &str, part: Map) -> Result<(), ViewError> {
         let block = self.facts.detail.block_bytes;
         let devices = part.devices();
         let end = part.ranges(0..part.bytes()).iter().map(|it| it.place.offset + it.len).max();
@@ -428,7 +428,8 @@ impl Array {
             return Err(ViewError::Unaligned { block });
         }
         self.facts.size.set(part.bytes());
-        self.facts.shows_part.set(()).expect("it is called once");
+        let detail = PartDetail { name: name.to_owned(), bytes: part.bytes() };
+        self.facts.shows_part.set(detail).expect("it is called once");
         let part = Arc::new(part);
         self.peers.iter().for_each(|peer| {
             peer.send(Message::Show(part.clone()));

@@ -597,6 +597,7 @@ impl CoordinatorRuntime {
 
     fn detail(&self, runtime: &ShardRuntime) -> Detail {
         let mut detail = self.facts.detail.clone();
+        detail.part = self.facts.shows_part.get().cloned();
         detail.overlay_lost = self.overlay_loss.is_some();
         let mut degraded = false;
         if let Some(supervisor) = self.coordinator.supervisor() {

@@ -18,6 +18,7 @@ mod command_error;
 pub mod control;
 mod coordinator;
 pub mod create;
+mod cut_request;
 pub mod edit;
 mod grow;
 mod holes;

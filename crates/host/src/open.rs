@@ -20,7 +20,9 @@ use lapstrake_array::start::{
     BadBlockLogFault, BitmapFault, JournalFault, JournalGivenUp, Lacking, PlanError, StartPlan,
     StartRequest, bad_block_log,
 };
-use lapstrake_device::{Access, Faults, Member, MemberSpec, overlaps, parse_map};
+use lapstrake_device::{
+    Access, Faults, Member, MemberSpec, overlaps, overlay::remembered, parse_map,
+};
 use lapstrake_geometry::{GeometryError, Raid0Layout, Sectors, Slot};
 use lapstrake_metadata::uuid_text;
 use lapstrake_metadata::{
@@ -171,21 +173,22 @@ fn open_devices(
     let read_only = access == Access::ReadOnly;
     let bitmap_file = request.bitmap_file.as_ref().map(|path| open_bitmap(path, access));
     let mut bitmap_file = bitmap_file.transpose().map_err(of_bitmap_file)?;
-    let mut findings = probe_all(&devices)?;
-    let mut chosen = choose_to_read(request, &devices, &findings)?;
     // A new overlay is made when the array is known to start: it will insist on its members.
     let (known, new) = match &request.overlay {
         Some(path) if path.metadata().is_ok_and(|meta| meta.len() > 0) => (Some(path), None),
         path => (None, path.as_ref()),
     };
+    let mut findings = probe_all(&devices)?;
+    let bases = known.map_or_else(Vec::new, |path| remembered(path));
+    let mut chosen = choose_to_read(request, &devices, &findings, &bases)?;
     if let Some(path) = known {
         lay_over(path, &mut devices, &chosen, &mut bitmap_file)?;
         findings = probe_all(&devices)?;
-        chosen = choose_to_read(request, &devices, &findings)?;
+        chosen = choose_to_read(request, &devices, &findings, &[])?;
     }
     let names: Vec<String> = devices.iter().map(|device| device.spec().to_string()).collect();
     let reshaped = Reshaped::of(request, &mut chosen);
-    let (mut assembly, report) = decide(request, &devices, &findings, &chosen)?;
+    let (mut assembly, mut report) = decide(request, &devices, &findings, &chosen)?;
     if !read_only {
         refuse_firmware(&devices, &findings, &chosen, &assembly)?;
         if !request.force {
@@ -213,7 +216,8 @@ fn open_devices(
     let planned = StartPlan::new(&mut Members, &start, assembly, chosen.clone());
     let (mut plan, lacking) =
         planned.map_err(|error| refused(error, &names, bitmap_file.as_deref(), &report))?;
-    let after = reshaped.map(|reshaped| reshaped.plan(request, &start, &findings, &mut plan));
+    let after =
+        reshaped.map(|reshaped| reshaped.plan(request, &start, &findings, &mut plan, &mut report));
     let mut after = after.transpose()?;
     if request.ignore_bad_block_log && read_only {
         last_resort::believe(&mut plan);
@@ -500,13 +504,13 @@ pub fn probe(device: &Member) -> io::Result<Findings> {
     detect::probe(Sectors(device.size() / 512), |offset, buf| read_or_tell(device, offset, buf))
 }
 
-/// The error says where.
+/// The error says where. What a map says is not there holds no superblock: it is zeros in the image.
 fn read_or_tell(device: &Member, offset: u64, buf: &mut [u8]) -> io::Result<()> {
     let len = buf.len();
     let told = |error: io::Error| {
         io::Error::new(error.kind(), format!("{len} bytes at byte {offset}: {error}"))
     };
-    device.read_at(offset, buf).map_err(told)
+    device.read_past_map(offset, buf).map_err(told)
 }
 
 /// What shows outside of a window, on the file or device of which it is a part, and may reach into it: a filesystem

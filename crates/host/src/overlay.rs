@@ -139,7 +139,8 @@ fn bare_ids(device: &Member) -> Result<[BaseId; 2], OpenArrayError> {
     let near = (0..PLACES).map(|place| place * 2 * BYTES as u64);
     let far = (0..PLACES).map(|place| last * place / PLACES * BYTES as u64);
     for place in near.chain(far).filter(|place| place + BYTES as u64 <= device.size()) {
-        device.read_at(place, &mut bytes).map_err(|source| read_error(device, source))?;
+        let read = device.read_past_map(place, &mut bytes);
+        read.map_err(|source| read_error(device, source))?;
         digest.add(&bytes);
     }
     let by_bytes = digest.id();
@@ -178,7 +179,7 @@ impl Digest {
 
 /// The array's UUID and the member's (0.90: its number); events and time of the last update, which
 /// every md that starts the array in earnest moves.
-fn base_id(device: &Member, superblock: &Superblock) -> BaseId {
+pub(crate) fn base_id(device: &Member, superblock: &Superblock) -> BaseId {
     let mut id = [0; 32];
     id[..16].copy_from_slice(&superblock.set_uuid());
     match superblock.device_uuid() {

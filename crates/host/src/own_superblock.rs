@@ -1,7 +1,8 @@
 //! Which superblock is each device's own, what else a device holds, and what is refused where that is in doubt.
 
 use crate::open::{OpenArrayError, OpenRequest};
-use lapstrake_device::{Member, MemberSpec, quoted_path};
+use crate::overlay::base_id;
+use lapstrake_device::{Member, MemberSpec, overlay::BaseId, quoted_path};
 use lapstrake_metadata::assemble::{Assembly, Verdict};
 use lapstrake_metadata::detect::{Doubt, Finding, Findings, Foreign, Undecided, Wanted};
 use lapstrake_metadata::firmware::Volume;
@@ -16,21 +17,36 @@ pub(crate) fn choose_all(
     findings: &[Findings],
 ) -> Result<Vec<Option<Superblock>>, OpenArrayError> {
     let wanted = wanted(request);
-    let one = |(device, found): (&Arc<Member>, &Findings)| {
-        let own = found.choose(&wanted).map_err(|it| undecided(device, &it, SUPERBLOCKS))?;
-        Ok(own.cloned())
-    };
-    devices.iter().zip(findings).map(one).collect()
+    let all = devices.iter().zip(findings);
+    all.map(|(device, found)| choose_one(&wanted, device, found)).collect()
 }
 
-/// The same to be read, or written in an overlay: of a disk of a firmware RAID what md would have, too.
+fn choose_one(
+    wanted: &Wanted,
+    device: &Member,
+    found: &Findings,
+) -> Result<Option<Superblock>, OpenArrayError> {
+    let own = found.choose(wanted).map_err(|it| undecided(device, &it, SUPERBLOCKS))?;
+    Ok(own.cloned())
+}
+
+/// The same to be read, or written in an overlay: of a disk of a firmware RAID what md would have, too. `remembered`: as
+/// what the overlay's file knows its members.
 pub(crate) fn choose_to_read(
     request: &OpenRequest,
     devices: &[Arc<Member>],
     findings: &[Findings],
+    remembered: &[BaseId],
 ) -> Result<Vec<Option<Superblock>>, OpenArrayError> {
     let wanted = wanted(request);
-    let mut chosen = choose_all(request, devices, findings)?;
+    let one = |(device, found): (&Arc<Member>, &Findings)| {
+        let is_known = |sb: &&Superblock| remembered.contains(&base_id(device, sb));
+        match found.superblocks().find(is_known) {
+            Some(known) => Ok(Some(known.clone())),
+            None => choose_one(&wanted, device, found),
+        }
+    };
+    let mut chosen = devices.iter().zip(findings).map(one).collect::<Result<Vec<_>, _>>()?;
     let mut strangers = 0;
     let without = chosen.iter_mut().zip(devices).zip(findings);
     for ((own, device), found) in without.filter(|((own, _), _)| own.is_none()) {

@@ -2,6 +2,7 @@
 
 use crate::{
     client::Memory as ClientMemory,
+    cut_request::CutRequest,
     holes::Questions,
     memory::{BufferClass, Memory},
     message::{Address, Message, Peer},
@@ -17,7 +18,6 @@ use lapstrake_engine::{
 };
 use lapstrake_volumes::{Map, Piece, Place};
 use slab::Slab;
-use smallvec::{SmallVec, smallvec};
 use std::{
     collections::VecDeque,
     ops::Range,
@@ -38,16 +38,6 @@ pub(crate) enum Caller {
     Part(usize),
 }
 
-/// A client's request for what does not lie in one piece.
-#[derive(Debug)]
-struct CutRequest {
-    client: usize,
-    id: u64,
-    /// Parts that have not ended.
-    parts: usize,
-    result: Result<(), RequestError>,
-}
-
 /// What carries out what a shard and its router want: a borrow of [`ShardRuntime`] without them.
 struct ShardWorld<'a> {
     index: usize,
@@ -56,6 +46,7 @@ struct ShardWorld<'a> {
     memory: &'a mut Memory,
     replies: &'a mut VecDeque<(usize, u64, Result<(), RequestError>)>,
     cut: &'a mut Slab<CutRequest>,
+    cut_ready: &'a mut Vec<usize>,
     notices: &'a mut VecDeque<Notice>,
     devices: &'a [usize],
     sent: &'a mut [MemberWork],
@@ -134,13 +125,10 @@ impl RouterWorld for ShardWorld<'_> {
                 self.replies.push_back((client, id, result));
             }
             Outgoing::Answer { caller: Caller::Part(key), result } => {
-                let cut = &mut self.cut[key];
-                assert!(cut.parts > 0, "request {key} ended twice");
-                cut.parts -= 1;
-                cut.result = cut.result.and(result);
-                if cut.parts == 0 {
-                    let CutRequest { client, id, result, .. } = self.cut.remove(key);
-                    self.replies.push_back((client, id, result));
+                if self.cut[key].ended(result) {
+                    self.replies.push_back(self.cut.remove(key).reply());
+                } else {
+                    self.cut_ready.push(key);
                 }
             }
             Outgoing::Answer { caller: Caller::External(answer), result } => {
@@ -252,6 +240,8 @@ pub(crate) struct ShardRuntime {
     view: Option<Arc<Map>>,
     cut: Slab<CutRequest>,
     pub questions: Questions,
+    /// Those of which a part has ended, and more may begin.
+    cut_ready: Vec<usize>,
     /// The queue's index of each member's device, and what was sent to it.
     devices: Vec<usize>,
     sent: Vec<MemberWork>,
@@ -307,6 +297,7 @@ impl ShardRuntime {
             view: None,
             cut: Slab::new(),
             questions: Questions::default(),
+            cut_ready: Vec::new(),
             devices: (0..parts.members).collect(),
             sent: vec![MemberWork::default(); parts.members],
             removed: Vec::new(),
@@ -470,27 +461,34 @@ impl ShardRuntime {
     ) {
         trace!(client, id, ?kind, sector, sectors = len, "request");
         self.clients[client].busy += 1;
-        let pieces: SmallVec<[Piece; 4]> = match &self.view {
-            Some(view) if len > 0 => view.pieces(sector * 512..(sector + len) * 512).collect(),
-            _ => smallvec![whole(sector, len)],
+        let Some(view) = self.view.clone().filter(|_| len > 0) else {
+            return self.route(Caller::Client(client, id), kind, whole(sector, len));
         };
-        if pieces.iter().map(|piece| piece.len).sum::<u64>() < len * 512 {
-            // It reaches beyond what is shown.
+        let rest = sector * 512..(sector + len) * 512;
+        if rest.end > view.bytes() {
             return self.replies.push_back((client, id, Err(RequestError::OutOfRange)));
         }
-        if let [piece] = pieces[..] {
-            return self.route(Caller::Client(client, id), kind, piece);
-        }
-        if matches!(kind, RequestKind::WritePart { .. }) {
+        match view.pieces(rest.clone()).next() {
+            Some(piece) if piece.len == len * 512 => {
+                self.route(Caller::Client(client, id), kind, piece);
+            }
             // A block of the members that what is shown cuts in two.
-            return self.replies.push_back((client, id, Err(RequestError::Misaligned)));
+            _ if matches!(kind, RequestKind::WritePart { .. }) => {
+                self.replies.push_back((client, id, Err(RequestError::Misaligned)));
+            }
+            _ => {
+                let key = self.cut.insert(CutRequest::new(client, id, kind, rest));
+                self.begin_parts(key);
+            }
         }
-        let cut = CutRequest { client, id, parts: pieces.len(), result: Ok(()) };
-        let key = self.cut.insert(cut);
-        let mut skip = 0;
-        for piece in pieces {
-            self.route(Caller::Part(key), kind.advance_sectors(skip), piece);
-            skip += (piece.len / 512) as u32;
+    }
+
+    /// Begins as many parts of a request as may be under way.
+    fn begin_parts(&mut self, key: usize) {
+        let view = self.view.clone().expect("requests are cut by it");
+        let first = |rest| view.pieces(rest).next();
+        while let Some((kind, piece)) = self.cut.get_mut(key).and_then(|cut| cut.next(first)) {
+            self.route(Caller::Part(key), kind, piece);
         }
     }
 
@@ -562,6 +560,7 @@ impl ShardRuntime {
             memory: &mut self.memory,
             replies: &mut self.replies,
             cut: &mut self.cut,
+            cut_ready: &mut self.cut_ready,
             notices: &mut self.notices,
             devices: &self.devices,
             sent: &mut self.sent,
@@ -611,7 +610,7 @@ impl ShardRuntime {
     }
 
     pub(crate) fn is_quiet(&self) -> bool {
-        self.router.is_idle() && self.engine.is_quiet()
+        self.cut.is_empty() && self.router.is_idle() && self.engine.is_quiet()
     }
 
     pub(crate) fn pause(&mut self) {
@@ -641,8 +640,12 @@ impl ShardRuntime {
 
     /// Carries out what the shard and its router want.
     pub(crate) fn pump(&mut self) {
-        let (router, shard, mut world) = self.routing();
-        router.drive(shard, &mut world);
+        loop {
+            let (router, shard, mut world) = self.routing();
+            router.drive(shard, &mut world);
+            let Some(key) = self.cut_ready.pop() else { return };
+            self.begin_parts(key);
+        }
     }
 
     /// An I/O of the engine has ended.

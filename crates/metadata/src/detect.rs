@@ -188,8 +188,9 @@ fn find_others<E>(
 }
 
 /// Kind, sectors from the end, signature.
-const CONTAINERS: [(Container, u64, &[u8]); 3] = [
-    (Container::Imsm, imsm::PLACE, imsm::SIGNATURE),
+const CONTAINERS: [(Container, u64, &[u8]); 4] = [
+    (Container::Imsm, imsm::PLACES[0], imsm::SIGNATURE),
+    (Container::Imsm, imsm::PLACES[1], imsm::SIGNATURE),
     (Container::Ddf, ddf::PLACES[0], ddf::SIGNATURE),
     (Container::Ddf, ddf::PLACES[1], ddf::SIGNATURE),
 ];

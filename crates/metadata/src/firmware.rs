@@ -221,7 +221,7 @@ pub(crate) fn volumes<E>(
     get: impl FnMut(u64, u64) -> Result<Vec<u8>, E>,
 ) -> Result<Volumes, E> {
     match kind {
-        Container::Imsm => imsm::volumes(device, get),
+        Container::Imsm => imsm::volumes(device, sector, get),
         Container::Ddf => ddf::volumes(device, sector, get),
     }
 }

@@ -17,6 +17,18 @@ pub struct Reshape {
     pub is_backwards: bool,
 }
 
+impl Reshape {
+    /// Whether Linux puts the position on record every ten seconds only: it moves data of a level with parity to another
+    /// data offset, of as many members as before.
+    #[must_use]
+    pub fn is_seldom_recorded(&self) -> bool {
+        let (before, after) = (&self.before, &self.after);
+        let has_as_many = before.raid_disks() == after.raid_disks();
+        let has_parity = after.level().is_some_and(Level::is_parity);
+        has_parity && has_as_many && before.data_offset() != after.data_offset()
+    }
+}
+
 /// What superblocks tell of a reshape beside the array that it makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReshapeRecord<'a> {
@@ -106,7 +118,9 @@ impl Superblock {
 type Parts = (Superblock, Superblock, u64, bool);
 
 fn of_v1(sb: &v1::Superblock) -> Option<Parts> {
-    use v1::feature::{BITMAP_OFFSET, NEW_OFFSET, RESHAPE_ACTIVE, RESHAPE_BACKWARDS};
+    use v1::feature::{
+        BITMAP_OFFSET, NEW_OFFSET, RECOVERY_OFFSET, RESHAPE_ACTIVE, RESHAPE_BACKWARDS,
+    };
     if !sb.has(RESHAPE_ACTIVE) {
         return None;
     }
@@ -133,6 +147,12 @@ fn of_v1(sb: &v1::Superblock) -> Option<Parts> {
     }
     let is_backwards = is_backwards(sb.delta_disks, sb.has(RESHAPE_BACKWARDS));
     possible(sb.reshape_position)?;
+    if sb.has(RECOVERY_OFFSET) && !is_backwards {
+        before.recovery_offset = 0;
+        if holds_all_rewritten(&after, sb.reshape_position) {
+            after.feature_map &= !RECOVERY_OFFSET;
+        }
+    }
     Some((Superblock::V1(before), Superblock::V1(after), sb.reshape_position, is_backwards))
 }
 
@@ -150,11 +170,11 @@ fn of_v090(sb: &v090::Superblock) -> Option<Parts> {
     let mut after = before.clone();
     before.raid_disks = disks;
     (after.level, after.layout, after.chunk_size) = (sb.new_level, sb.new_layout, sb.new_chunk);
-    for one in [&mut before, &mut after] {
+    for (one, is_after) in [(&mut before, false), (&mut after, true)] {
         let raid_disks = one.raid_disks;
         for disk in one.disks.iter_mut().chain([&mut one.this_disk]) {
             match disk.raid_disk < raid_disks {
-                true if disk.state & ACTIVE != 0 => disk.state |= SYNC,
+                true if is_after && disk.state & ACTIVE != 0 => disk.state |= SYNC,
                 true => {}
                 false => disk.state &= !(ACTIVE | SYNC),
             }
@@ -197,6 +217,18 @@ impl v090::Superblock {
         self.reshape_position = record.position.0;
         self.minor_version = 91;
     }
+}
+
+/// Whether a member that was none before, or is to be recovered, has been given all that the reshape has written: a RAID0
+/// grows as a RAID4 that lacks its parity, and the member that is added takes the place where that was.
+fn holds_all_rewritten(after: &v1::Superblock, position: u64) -> bool {
+    let parities = match after.level {
+        4 | 5 => 1,
+        6 => 2,
+        _ => return false,
+    };
+    let data_disks = u64::from(after.raid_disks.saturating_sub(parities));
+    after.recovery_offset.saturating_mul(data_disks) >= position
 }
 
 /// How many slots there were: `raid_disks` counts those to come.

@@ -31,7 +31,7 @@ pub enum NoReshape {
     #[error("a reshape to fewer members cannot be carried on here")]
     FewerMembers,
     /// The position is within a stripe.
-    #[error("its recorded position is not at a stripe's end of the new geometry")]
+    #[error("its position is not where stripes of both geometries end")]
     Position,
     /// What comes next would be written over what was not moved yet.
     #[error(
@@ -132,7 +132,8 @@ impl<D: Clone> After<D> {
         if is_moved && old.data_disks() == new.data_disks() && !is_sure {
             return Err(NoReshape::Unsure { position: self.position.bytes() });
         }
-        let is_whole = self.position.0.is_multiple_of(new.stripe_data().0);
+        let unit = new.stripe_data().0 / new.chunk().0 * new.chunk().0.max(old.chunk().0);
+        let is_whole = self.position.0.is_multiple_of(unit);
         let mut records = before.members.iter().chain(&self.plan.members).map(|m| &m.record);
         let recovers = |plan: &StartPlan<D>| {
             !plan.assembly.recovering.is_empty() || !plan.assembly.replacements.is_empty()

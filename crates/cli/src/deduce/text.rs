@@ -7,10 +7,13 @@ use lapstrake_geometry::{Layout, Level, Sectors};
 use lapstrake_host::scan::Look;
 use lapstrake_metadata::{Role, Superblock};
 use serde_json::{Value, json};
+use std::path::PathBuf;
 
 /// What is told, of which devices.
 pub struct Summary<'a> {
     pub devices: &'a [MemberSpec],
+    /// Images and the maps of what they lack.
+    pub maps: &'a [(PathBuf, PathBuf)],
     /// Of each device, if it can be looked at.
     pub looks: &'a [Option<Look>],
     pub report: &'a Report,
@@ -28,6 +31,19 @@ fn shape(shape: &Shape) -> String {
 }
 
 impl Summary<'_> {
+    /// As [`commands`], with the maps of the images that are served.
+    fn commands(&self, found: &Arrangement) -> Option<[String; 2]> {
+        let [create, mut serve] = commands(self.devices, self.looks, found)?;
+        let is_used = |image: &PathBuf| {
+            found.order.iter().flatten().any(|device| self.devices[*device].path == *image)
+        };
+        for (image, map) in self.maps.iter().filter(|(image, _)| is_used(image)) {
+            let [image, map] = [image, map].map(|path| quoted_path(path.as_os_str()));
+            serve += &format!(" --ddrescue-map {image}={map}");
+        }
+        Some([create, serve])
+    }
+
     pub fn text(&self, most: usize) -> String {
         let mut out = self.seen();
         out += &self.superblocks();
@@ -170,7 +186,7 @@ impl Summary<'_> {
             let order: Vec<String> = equal.order.iter().map(names).collect();
             out += &format!("     {}: {}\n", shape(&equal.shape), order.join(" "));
         }
-        match commands(self.devices, self.looks, &candidate.arrangement) {
+        match self.commands(&candidate.arrangement) {
             Some([create, serve]) => {
                 out += &format!(
                     "   to look at it, with nothing written to the devices:\n     {create}\n     {serve}\n"
@@ -269,7 +285,7 @@ impl Summary<'_> {
             });
             value["equal"] = candidate.equal.iter().map(arrangement).collect();
             value["superblocks_differ_in"] = json!(self.contradictions(candidate));
-            value["commands"] = json!(commands(self.devices, self.looks, &candidate.arrangement));
+            value["commands"] = json!(self.commands(&candidate.arrangement));
             value
         });
         let volumes = report.volumes.iter().map(|(volume, structures)| {
@@ -364,9 +380,8 @@ fn commands(
         words.push(quoted_path(spec.argument()));
         present.push(quoted_path(spec.argument()));
     }
-    let serve =
-        format!("lapstrake serve --overlay rescue.cow --fuse rescued.raw {}", present.join(" "));
-    Some([words.join(" "), serve])
+    let serve = "lapstrake serve --overlay rescue.cow --fuse rescued.raw";
+    Some([words.join(" "), format!("{serve} {}", present.join(" "))])
 }
 
 /// A member of a linear array ends where the next begins: a window says so.

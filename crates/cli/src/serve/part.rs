@@ -12,14 +12,14 @@ pub fn show(
     partition: Option<u32>,
 ) -> Result<(), Failure> {
     let (what, found) = match (volume, partition) {
-        (Some(name), _) => (name.to_owned(), self::volume(array, name)?),
+        (Some(name), _) => (format!("volume {name}"), self::volume(array, name)?),
         (None, Some(number)) => {
             let found = Survey::of(&[&ArrayDevice(array)]).partition(0, number);
             (format!("partition {number}"), found.map_err(|error| refused(&error.to_string()))?)
         }
         (None, None) => return Ok(()),
     };
-    array.show(found).map_err(|error| refused(&format!("{what}: {error}")))
+    array.show(&what, found).map_err(|error| refused(&format!("{what}: {error}")))
 }
 
 fn volume(array: &Array, name: &str) -> Result<Map, Failure> {

@@ -23,6 +23,14 @@ pub fn stanza(view: &View) -> String {
         version => format!(" super {version}"),
     };
     text += &format!("      {} blocks{superblock}{}\n", view.array_bytes >> 10, shape(view));
+    if let Some(part) = &view.part {
+        text += &format!("      {}: {} blocks\n", part.name, part.bytes >> 10);
+    }
+    if let Some(reshape) = &view.reshape {
+        let (level, devices) = (&reshape.level, reshape.raid_devices);
+        let at = reshape.position_bytes;
+        text += &format!("      \treshape=PENDING (at byte {at}, to {level} of {devices})\n");
+    }
     match (&view.sync, view::waits(view)) {
         (Some(sync), Some(waits)) => {
             text += &format!("      \t{}=DELAYED ({waits})\n", word(sync));

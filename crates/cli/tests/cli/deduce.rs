@@ -1,6 +1,8 @@
 //! `lapstrake deduce`, and `create --rescue`, which tries what it says: the members stay as they are, byte for byte.
 
+use crate::on_record::rewrite;
 use crate::support::Lab;
+use crate::support::md::can_copy;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::process::Command;
@@ -192,4 +194,77 @@ fn an_overlay_for_rescue_is_a_new_file() {
     let refused = lab.run("create r -l 1 --rescue there m0 m1");
     assert_eq!(refused.code, 1, "{refused:?}");
     assert!(refused.err.contains("name a new file"), "{refused:?}");
+}
+
+#[test]
+fn what_lies_beside_images_is_no_member() {
+    let lab = Lab::new(&[16, 16]);
+    lab.run("create data -l1 --assume-clean m0 m1").ok();
+    lab.run("serve --overlay cow m0 m1 --run true").ok();
+    fs::write(lab.path("m0.map"), "0x0 +\n0x0 0x1000000 +\n").unwrap();
+    fs::write(lab.path("notes"), "the disk from the left\n").unwrap();
+    fs::write(lab.path("half"), [0; 1000]).unwrap();
+    for (file, words) in [
+        ("cow", "it is the file of an overlay"),
+        ("m0.map", "--ddrescue-map IMAGE=m0.map"),
+        ("notes", "it is no image: its 23 bytes are text"),
+        ("half", "it is no image: its 1000 bytes are no whole sectors"),
+    ] {
+        let ran = lab.run(&format!("deduce m0 {file}"));
+        assert!(ran.code == 1 && ran.err.contains(words), "{file}: {ran:?}");
+    }
+}
+
+#[test]
+fn what_a_rescue_could_not_read_is_no_evidence() {
+    let lab = Lab::new(&[]);
+    let Some(contents) = raid5(&lab) else { return };
+    wipe(&lab, &["m0", "m1", "m2", "m3"]);
+    // Every second 64 KiB of one disk could not be read: zeros in the image.
+    let mut map = "0x0 ? 1\n".to_owned();
+    for at in (0..64_u64 << 20).step_by(128 << 10) {
+        let bad = at + (64 << 10);
+        lab.write_at("m1", bad, &[0; 64 << 10]);
+        map += &format!("{at:#x} 0x10000 +\n{bad:#x} 0x10000 -\n");
+    }
+    fs::write(lab.path("m1.map"), map).unwrap();
+    assert_eq!(lab.run("deduce m3 m0 m1 m2").code, 3, "zeros count against it");
+    let found = lab.run("deduce --json --ddrescue-map m1=m1.map m3 m0 m1 m2").ok().json();
+    let serve = found["candidates"][0]["commands"][1].as_str().unwrap();
+    let create = found["candidates"][0]["commands"][0].as_str().unwrap();
+    assert!(serve.ends_with("m0 m1 m2 m3 --ddrescue-map m1=m1.map"), "{serve}");
+    lab.run(create.strip_prefix("lapstrake ").unwrap()).ok();
+    let server = lab.serve("--overlay rescue.cow --ddrescue-map m1=m1.map m0 m1 m2 m3");
+    if can_copy("a rescued array with a map of ddrescue") {
+        assert!(lab.contents(&server)[..contents.len()] == contents, "the contents differ");
+    }
+    server.stop();
+}
+
+/// Two superblocks of which neither can be told to be the later one: the overlay remembers which one it was made beside.
+#[test]
+fn a_rescue_beside_superblocks_that_contradict_each_other_is_served() {
+    let lab = Lab::new(&[16, 16]);
+    let args = "-l1 --bitmap none --assume-clean --homehost none m0 m1";
+    lab.run(&format!("create first -e 1.2 {args}")).ok();
+    let first = ["m0", "m1"].map(|member| lab.read(member)[4096..8192].to_vec());
+    lab.run(&format!("create second --force -e 1.0 {args}")).ok();
+    for (member, mut superblock) in ["m0", "m1"].into_iter().zip(first) {
+        // Made before, and updated after the other.
+        for (at, by) in [(64, -1000), (192, 1000)] {
+            let time = u64::from_le_bytes(superblock[at..at + 8].try_into().unwrap());
+            let time = time.checked_add_signed(by).unwrap();
+            superblock[at..at + 8].copy_from_slice(&time.to_le_bytes());
+        }
+        rewrite(&lab, member, 4096, &mut superblock);
+    }
+    let before = ["m0", "m1"].map(|member| lab.read(member));
+    let ran = lab.run("serve m0 m1 --run true");
+    assert!(ran.code == 1 && ran.err.contains("--metadata"), "{ran:?}");
+    lab.run("create rescued --rescue cow --level 1 --raid-devices 2 --metadata 1.1 m0 m1").ok();
+    let server = lab.serve("--overlay cow m0 m1");
+    let told = lab.run("status --json").ok().json();
+    assert_eq!(told["arrays"][0]["name"], "rescued");
+    server.stop();
+    assert!(["m0", "m1"].map(|member| lab.read(member)) == before, "a member was written");
 }

@@ -8,16 +8,16 @@ const BYTES: usize = 48 << 20;
 /// Of each disk, for the first volume.
 const FIRST: usize = 8 << 20;
 
-/// Four disks with contents, on which mdadm made two volumes, and each volume's SHA-256 and UUID as the kernel and mdadm
+/// Disks with contents, on which mdadm made two volumes, and each volume's SHA-256 and UUID as the kernel and mdadm
 /// have them. IMSM takes the device's name for a serial number, as no disk has one here.
-fn made(lab: &Lab, script: &str) -> [(String, String); 2] {
-    for (seed, disk) in DISKS.iter().enumerate() {
+fn made(lab: &Lab, kernel: Kernel, disks: &[&str], script: &str) -> [(String, String); 2] {
+    for (seed, disk) in disks.iter().enumerate() {
         // The first volume takes what differs; copies in the second are equal.
         let mut bytes = pattern(100, BYTES);
         bytes[..FIRST].copy_from_slice(&pattern(seed as u64, FIRST));
         std::fs::write(lab.path(disk), bytes).unwrap();
     }
-    let kernel = DISKS.iter().fold(Kernel::new(), |kernel, disk| kernel.member(lab.path(disk)));
+    let kernel = disks.iter().fold(kernel, |kernel, disk| kernel.member(lab.path(disk)));
     let output = kernel
         .run(&format!(
             "set -e
@@ -26,10 +26,11 @@ fn made(lab: &Lab, script: &str) -> [(String, String); 2] {
             make() {{ mdadm --create --run --quiet --assume-clean \"$@\" >&2 || [ -e $1 ]; }}
             {script}
             for name in first second; do echo SUM $(sha256sum </dev/md/$name); done
-            mdadm --examine --brief /dev/ubda | sed -n 's/.* member=[01] UUID=/UUID=/p'
+            mdadm --examine --brief /dev/{} | sed -n 's/.* member=[01] UUID=/UUID=/p'
             mdadm --stop --quiet /dev/md/first
             mdadm --stop --quiet /dev/md/second
-            mdadm --stop --quiet /dev/md/disks"
+            mdadm --stop --quiet /dev/md/disks",
+            disks[0]
         ))
         .unwrap();
     assert!(output.success(), "{output}");
@@ -43,7 +44,7 @@ fn made(lab: &Lab, script: &str) -> [(String, String); 2] {
 }
 
 fn sum_of(lab: &Lab, arguments: &str) -> String {
-    lab.run(&format!("cat -o out --force {arguments}")).ok();
+    lab.run(&format!("cat -o out --overwrite --force {arguments}")).ok();
     let sum = lab.other("sha256sum out").unwrap().ok().out;
     sum.split_whitespace().next().unwrap().to_owned()
 }
@@ -83,6 +84,8 @@ fn volumes_of_imsm_are_read() {
     let lab = Lab::new(&[]);
     let volumes = made(
         &lab,
+        Kernel::new(),
+        &DISKS,
         "make /dev/md/disks -e imsm -n4 /dev/ubd[a-d]
         make /dev/md/first -l5 -n4 -c64 --size 8192 /dev/md/disks
         make /dev/md/second -l10 -n4 -c16 /dev/md/disks",
@@ -114,9 +117,54 @@ fn volumes_of_ddf_are_read() {
     let lab = Lab::new(&[]);
     let volumes = made(
         &lab,
+        Kernel::new(),
+        &DISKS,
         "make /dev/md/disks -e ddf -n4 /dev/ubd[a-d]
         make /dev/md/first -l6 -n4 -c64 --size 8192 /dev/md/disks
         make /dev/md/second -l10 -n4 -c16 --size 4096 /dev/md/disks",
     );
     reads(&lab, &volumes, "ubdd ubda ubdb");
+}
+
+/// Two volumes, stripes and a mirror, on two disks of these names.
+fn stripes_and_mirror(format: &str, kernel: Kernel, disks: [&str; 2], attach: &str) {
+    let lab = Lab::new(&[]);
+    let [a, b] = disks;
+    let script = format!(
+        "{attach}
+        make /dev/md/disks -e {format} -n2 /dev/{a} /dev/{b}
+        make /dev/md/first -l0 -n2 -c64 --size 8192 /dev/md/disks
+        make /dev/md/second -l1 -n2 --size 8192 /dev/md/disks"
+    );
+    let [stripes, mirror] = made(&lab, kernel, &disks, &script);
+    let before = disks.map(|disk| lab.read(disk));
+    for order in [format!("{a} {b}"), format!("{b} {a}")] {
+        assert_eq!(sum_of(&lab, &format!("--set-name first {order}")), stripes.0, "{format}");
+        assert_eq!(sum_of(&lab, &format!("--uuid {} {order}", mirror.1)), mirror.0, "{format}");
+    }
+    for disk in disks {
+        assert_eq!(sum_of(&lab, &format!("--set-name second {disk}")), mirror.0, "{format}");
+        let refused = lab.run(&format!("cat -o out --overwrite --force --set-name first {disk}"));
+        assert_eq!(refused.code, 1, "{format}: {refused:?}");
+    }
+    lab.serve(&format!("--overlay cow --set-name second --name data {a} {b}")).stop();
+    assert!(disks.map(|disk| lab.read(disk)) == before, "a disk was written");
+}
+
+#[test]
+fn volumes_without_parity_are_read() {
+    if available_or_say("volumes of RAID0 and RAID1 of IMSM and DDF") {
+        stripes_and_mirror("imsm", Kernel::new(), ["ubda", "ubdb"], "");
+        stripes_and_mirror("ddf", Kernel::new(), ["ubda", "ubdb"], "");
+    }
+}
+
+/// IMSM counts in the disks' logical sectors.
+#[test]
+fn volumes_of_imsm_on_disks_with_sectors_of_4096_bytes_are_read() {
+    if available_or_say("volumes of IMSM on disks with sectors of 4096 bytes") {
+        let attach = "losetup -b 4096 /dev/loop0 /dev/ubda; losetup -b 4096 /dev/loop1 /dev/ubdb";
+        let kernel = Kernel::new().program("losetup");
+        stripes_and_mirror("imsm", kernel, ["loop0", "loop1"], attach);
+    }
 }

@@ -1,7 +1,7 @@
 //! Promise: what is on arrays is shown and read, also where LVM's volumes lie on several of them.
 
 use crate::support::md::can_copy;
-use crate::support::{Lab, pattern};
+use crate::support::{Lab, exists, pattern};
 use flate2::read::GzDecoder;
 use std::io::Read;
 
@@ -159,5 +159,37 @@ fn a_partition_is_served_by_file_and_what_cannot_be_is_refused() {
     let refused = lab.run("grow data --size max");
     assert!(refused.code == 1 && refused.err.contains("nothing was changed"), "{refused:?}");
     assert!(lab.contents(&server) == bytes[MIB..3 * MIB]);
+    server.stop();
+}
+
+#[test]
+fn a_served_array_is_looked_at_by_its_name() {
+    let lab = Lab::new(&[32, 32]);
+    mirror(&lab, "data", ["m0", "m1"], &partitioned());
+    if !exists("/dev/fuse") {
+        return lapstrake_not_run::not_run("look of a served array: there is no /dev/fuse");
+    }
+    let server = lab.serve("m0 m1 --fuse data.raw");
+    let told = lab.run("look --json data").ok().json();
+    assert_eq!(told["devices"][0]["partitions"][0]["offset"], MIB);
+    server.stop();
+    let server = lab.serve("m0 m1");
+    let ran = lab.run("look data");
+    assert!(ran.code == 2 && ran.err.contains("lapstrake serve --fuse FILE"), "{ran:?}");
+    server.stop();
+}
+
+#[test]
+fn a_part_that_is_served_is_told_of() {
+    let lab = Lab::new(&[32, 32]);
+    mirror(&lab, "data", ["m0", "m1"], &partitioned());
+    let server = lab.serve("m0 m1 --partition 1");
+    let part = serde_json::json!({ "name": "partition 1", "bytes": 2 * MIB });
+    assert_eq!(lab.run("detail --json data").ok().json()["part"], part);
+    assert_eq!(lab.run("status --json").ok().json()["arrays"][0]["part"], part);
+    let ran = lab.run("detail data").ok();
+    assert!(ran.out.contains("Shows : partition 1, 2048 KiB"), "{ran:?}");
+    let ran = lab.run("status").ok();
+    assert!(ran.out.contains("partition 1: 2048 blocks"), "{ran:?}");
     server.stop();
 }

@@ -1,6 +1,7 @@
 //! Promise: an array that the kernel left in the midst of a reshape is read as the kernel reads it, with a member missing,
 //! too; it is not written.
 
+use crate::on_record::rewrite;
 use crate::support::md::Md;
 use crate::support::{Lab, pattern};
 
@@ -94,6 +95,8 @@ fn is_read(lab: &Lab, course: &Course, names: &str, options: &str, bytes: &[u8],
     assert!(refused.err.contains("the array can only be read"), "{what}: {refused:?}");
     let found = lab.run("scan .");
     assert!(found.out.contains("serve --read-only"), "{what}: {found:?}");
+    assert!(found.out.contains(" raid devices with chunks of "), "{what}: {found:?}");
+    assert_eq!(found.out.contains("seldom"), !options.is_empty(), "{what}: {found:?}");
     assert!(lab.read("m0") == before, "{what}: a member was written");
 }
 
@@ -131,9 +134,103 @@ fn what_the_kernel_rewrote_beyond_what_it_recorded_is_read_with_the_right_positi
 fn an_array_in_the_midst_of_a_reshape_is_served_for_reading() {
     let Some(mut md) = Md::boot("an array in the midst of a reshape, served") else { return };
     let (lab, bytes, _) = made(&RECORDED[0]);
-    let (names, _) = left_half_done(&mut md, &lab, &RECORDED[0]);
+    let (names, position) = left_half_done(&mut md, &lab, &RECORDED[0]);
+    let ran = lab.run(&format!("serve --read-only --run true {names}")).ok();
+    assert!(ran.err.contains("m4: taken for slot 4 of the new geometry"), "{ran:?}");
     let server = lab.serve_data(&format!("--read-only --shards 3 {names}"));
+    let reshape = &lab.detail()["reshape"];
+    assert_eq!(reshape["position_bytes"], position);
+    assert_eq!((&reshape["level"], &reshape["raid_devices"]), (&"raid5".into(), &5.into()));
+    let ran = lab.run("detail data");
+    assert!(ran.out.contains("Delta Devices : 1, (4->5)"), "{ran:?}");
+    let ran = lab.run("status");
+    assert!(ran.out.contains(&format!("reshape=PENDING (at byte {position}, ")), "{ran:?}");
     let read = lab.contents(&server);
     assert!(read.len() > 8 << 20 && read[..] == bytes[..read.len()]);
     server.stop();
+}
+
+/// How a reshape of a RAID0, which grows as a RAID4 that lacks its parity, is left: by mdadm, which watches over it, having
+/// been killed; frozen, which mdadm takes for its end, and gives the new member up; or with the power.
+enum Left {
+    Alone,
+    Frozen,
+    Cut,
+}
+
+fn left_growing(md: &mut Md, lab: &Lab, left: &Left) -> Vec<u64> {
+    let alone = "for pid in /proc/[0-9]*; do [ \"$(<$pid/comm)\" != mdadm ] || kill -9 ${pid##*/}; done 2>/dev/null\n";
+    let begin = "rm -rf /run/mdadm
+        quietly mdadm --create /dev/md0 --run -l0 -c64 -n2 ${devices[@]:0:2}
+        fill $dir/bytes >/dev/null
+        limits=(/proc/sys/dev/raid/speed_limit_{min,max})
+        for limit in ${limits[@]}; do echo 500 >$limit; done
+        quietly mdadm --grow /dev/md0 --raid-devices 3 --add ${devices[2]}
+        until [[ $(</proc/mdstat) =~ reshape\\ =.*\\(([0-9]+)/ ]] && [ ${BASH_REMATCH[1]} -ge 1024 ]; do
+            nap 0.05
+        done\n";
+    let frozen = "echo frozen >$md/sync_action
+        for try in {1..200}; do
+            read -r slot <$md/dev-${devices[2]##*/}/slot || slot=none
+            [ \"$slot\" != none ] || break
+            nap 0.05
+        done\n";
+    let stop = "quietly mdadm --stop /dev/md0; echo 1000 >${limits[0]}; echo 200000 >${limits[1]}";
+    match left {
+        Left::Alone => md.play(lab, "m0 m1 m2", &format!("{begin}{alone}{stop}")),
+        Left::Frozen => md.play(lab, "m0 m1 m2", &format!("{begin}{frozen}{stop}")),
+        Left::Cut => md.cut(lab, "m0 m1 m2", begin),
+    };
+    let events = |member| lab.run(&format!("examine --json {member}")).ok().json();
+    let events = |member| {
+        let told = events(member).to_string();
+        let at = told.find("\"events\":").unwrap() + 9;
+        told[at..].split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
+    };
+    ["m0", "m1", "m2"].map(events).to_vec()
+}
+
+#[test]
+fn a_raid0_that_the_kernel_grows_is_read() {
+    let Some(mut md) = Md::boot("a RAID0 that grows") else { return };
+    for left in [Left::Alone, Left::Frozen, Left::Cut] {
+        let (lab, bytes, _) = made(&course("-l0", 2, 1, "", None));
+        let events = left_growing(&mut md, &lab, &left);
+        let is_given_up = matches!(left, Left::Frozen);
+        assert_eq!(events[2] < events[0], is_given_up, "{events:?}");
+        let mut options = "";
+        if is_given_up {
+            let ran = lab.run("cat -o out m0 m1 m2");
+            assert!(ran.code == 1 && ran.err.contains("--force"), "{ran:?}");
+            options = "--force";
+        }
+        let ran = lab.run(&format!("cat {options} -o out m2 m0 m1")).ok();
+        assert!(ran.err.contains("a reshape from raid4"), "{ran:?}");
+        let read = lab.read("out");
+        assert!(read.len() > 8 << 20 && read[..] == bytes[..read.len()], "{events:?}");
+        let without = lab.run("cat --force --overwrite -o out m0 m1");
+        assert_eq!(without.code, 1, "{without:?}");
+    }
+}
+
+/// The kernel goes on only from a place where stripes of both geometries end.
+#[test]
+fn a_position_on_record_at_which_no_reshape_stops_is_refused() {
+    let Some(mut md) = Md::boot("a reshape's position that is none") else { return };
+    let (lab, bytes, _) = made(&RECORDED[0]);
+    let (names, position) = left_half_done(&mut md, &lab, &RECORDED[0]);
+    for skewed in [position + 512, position + 64 * 1024] {
+        for member in names.split(' ') {
+            let mut superblock = lab.read(member)[4096..8192].to_vec();
+            superblock[104..112].copy_from_slice(&(skewed / 512).to_le_bytes());
+            rewrite(&lab, member, 4096, &mut superblock);
+        }
+        for command in ["cat -o out", "serve --read-only --run true"] {
+            let ran = lab.run(&format!("{command} {names}"));
+            assert!(ran.code == 1 && ran.err.contains("is no multiple of 262144"), "{ran:?}");
+        }
+        let ran =
+            lab.run(&format!("cat --overwrite -o out --reshape-position {position} {names}")).ok();
+        assert!(lab.read("out")[..] == bytes[..lab.read("out").len()], "{ran:?}");
+    }
 }

@@ -258,3 +258,17 @@ fn what_the_program_did_not_take_is_told_again() {
     lab.run("monitor --oneshot --state other/seen.json").ok();
     assert!(lab.path("other/seen.json").exists());
 }
+
+/// Each would tell what the other tells, and one would forget what the other saw.
+#[test]
+fn two_who_watch_at_once_do_not_share_a_state() {
+    let (lab, _server) = watched();
+    let other =
+        format!("{} monitor --oneshot 2>other || echo $? >>other", env!("CARGO_BIN_EXE_lapstrake"));
+    write_program(&lab, &format!("{other}; echo $# $* >> events"));
+    assert_eq!(events(&lab), ["2 NewArray data"]);
+    let told = String::from_utf8(lab.read("other")).unwrap();
+    assert!(told.contains("another `lapstrake monitor` is at work with it"), "{told}");
+    assert!(told.ends_with("\n1\n"), "{told}");
+    assert_eq!(events(&lab), NONE, "it was told");
+}

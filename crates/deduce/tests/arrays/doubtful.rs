@@ -11,13 +11,18 @@ const UUID: [u8; 16] = [9; 16];
 
 /// A volume of so many bytes, with a block of metadata at each of these addresses.
 pub fn xfs(size: u64, addresses: impl Iterator<Item = u64>) -> Sparse {
+    xfs_of(UUID, size, addresses)
+}
+
+/// The same, of this UUID.
+pub fn xfs_of(uuid: [u8; 16], size: u64, addresses: impl Iterator<Item = u64>) -> Sparse {
     let mut volume = Sparse::new(size);
     let mut sb = [0; 512];
     let mut put = |at: usize, field: &[u8]| sb[at..at + field.len()].copy_from_slice(field);
     put(0, b"XFSB");
     put(4, &4096u32.to_be_bytes());
     put(8, &(size / 4096).to_be_bytes());
-    put(32, &UUID);
+    put(32, &uuid);
     put(84, &((size / 4096) as u32).to_be_bytes());
     put(88, &1u32.to_be_bytes());
     put(102, &512u16.to_be_bytes());
@@ -27,7 +32,7 @@ pub fn xfs(size: u64, addresses: impl Iterator<Item = u64>) -> Sparse {
         let mut block = [0; 4096];
         block[..4].copy_from_slice(b"AB3B");
         block[16..24].copy_from_slice(&(address / 512).to_be_bytes());
-        block[32..48].copy_from_slice(&UUID);
+        block[32..48].copy_from_slice(&uuid);
         block[64..72].copy_from_slice(&address.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
         volume.write(address, &block);
     }

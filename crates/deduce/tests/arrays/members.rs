@@ -29,6 +29,13 @@ impl Sparse {
         block[inside..inside + bytes.len()].copy_from_slice(bytes);
     }
 
+    /// Writes all of another one from a place on, which is a whole block.
+    pub fn write_all(&mut self, offset: u64, other: &Self) {
+        for (index, block) in &other.blocks {
+            self.write(offset + index * BLOCK, &block[..]);
+        }
+    }
+
     /// Writes what lies here to where a geometry without parity has it, behind `data_offset` of members.
     pub fn spread(&self, geometry: &Geometry, data_offset: u64, members: &mut [Sparse]) {
         for (index, block) in &self.blocks {

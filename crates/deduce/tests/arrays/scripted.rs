@@ -56,6 +56,49 @@ fn a_parity_disk_is_no_data_disk() {
     }
 }
 
+/// Addresses in many chunks of 64 KiB, at one depth of them.
+fn strewn(n: u64) -> u64 {
+    (n * 16 + n * 7919 % 16) * (64 << 10) + 8192
+}
+
+/// A volume with another one in it. All chunks hold something at that depth: over zeros parity is a copy.
+fn with_another(mib: u64, at: u64) -> Sparse {
+    let mut contents = Sparse::new(mib << 20);
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(7);
+    for chunk in 0..mib * 16 {
+        let mut bytes = [0; 4096];
+        random.fill_bytes(&mut bytes);
+        contents.write(chunk * (64 << 10) + 8192, &bytes);
+    }
+    contents.write_all(0, &doubtful::xfs(mib << 20, (1..40).map(strewn)));
+    contents.write_all(at, &doubtful::xfs_of([3; 16], 100 << 20, (1..99).map(strewn)));
+    contents
+}
+
+/// The image of a virtual machine, in a file of the file system on the array, holds more structures than that has itself.
+#[test]
+fn a_file_system_in_a_file_is_not_the_arrays() {
+    let mut made = raid5();
+    made.component = Sectors::from_kib(128 << 10);
+    // A whole turn of the layout: the same order fits, from another place on.
+    let contents = with_another(380, 48 << 20);
+    let report = doubtful::deduced(&made.members(&contents));
+    let first = report.candidates.first().expect("a candidate");
+    assert!(first.is_certain, "{:?}", report.candidates);
+    assert!(made.is_read_by(&first.arrangement, &[0, 1, 2, 3], 0, 380 << 20), "{first:?}");
+}
+
+/// What was made on a new array over an old one: which of them is alive is not known.
+#[test]
+fn a_file_system_of_a_later_array_is_no_content_of_the_old_one() {
+    let mut made = raid5();
+    made.component = Sectors::from_kib(512 << 10);
+    // mdadm's data offset of 128 MiB, in place of 1 MiB.
+    let contents = with_another(1500, (127 * 3) << 20);
+    let report = doubtful::deduced(&made.members(&contents));
+    assert!(report.candidates.iter().all(|found| !found.is_certain), "{:?}", report.candidates);
+}
+
 /// An image of 4 TB that holds little is looked at in no time.
 #[test]
 fn holes_cost_nothing() {

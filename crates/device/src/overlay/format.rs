@@ -31,8 +31,21 @@ pub(super) const ENTRIES: u64 = BLOCK / 8;
 const BLOCKS_MAX: u64 = i64::MAX as u64 / BLOCK;
 /// Entry of a block that reads as in the base.
 pub(super) const IN_BASE: u64 = 0;
-/// Entry of a block that reads as zeroes. Any higher entry is the number of a block of the file.
+/// Entry of a block that reads as zeroes. Any higher entry is the number of a block of the file, and above that a bit for
+/// each sector of it that could not be read in the base and was not written since.
 pub(super) const ZEROES: u64 = 1;
+/// Where an entry has these bits.
+const LACKS_SHIFT: u32 = 56;
+
+/// The number of a block, and the sectors that it lacks.
+pub(super) fn split_entry(entry: u64) -> (u64, u8) {
+    (entry & ((1 << LACKS_SHIFT) - 1), (entry >> LACKS_SHIFT) as u8)
+}
+
+/// The entry of a block of data that lacks these sectors.
+pub(super) fn join_entry(block: u64, lacks: u8) -> u64 {
+    block | u64::from(lacks) << LACKS_SHIFT
+}
 
 /// Bases that a header can hold: md has at most 1920 members.
 const BASES_MAX: usize = 4096;
@@ -246,7 +259,7 @@ impl Layout {
                 IN_BASE => true,
                 _ if entry as u64 >= entries => false,
                 ZEROES => true,
-                block => (self.data..BLOCKS_MAX).contains(&block),
+                entry => (self.data..BLOCKS_MAX).contains(&split_entry(entry).0),
             };
             if !valid {
                 return Err(FormatError::Entry { page: block, entry, found: *value });

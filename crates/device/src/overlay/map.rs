@@ -1,9 +1,13 @@
 //! Where each block of each base is: the tables in memory.
 //!
 //! Invariant: an entry changes only from "in the base" to "zeroes" to a block of data, never back, so
-//! that a table page on disk that is a mixture of an old and a new one is a valid page.
+//! that a table page on disk that is a mixture of an old and a new one is a valid page. A block of data lacks sectors until
+//! they are written.
 
-use super::format::{BLOCK, ENTRIES, FormatError, IN_BASE, Layout, Page, ZEROES, encode_page};
+use super::format::{
+    BLOCK, ENTRIES, FormatError, IN_BASE, Layout, Page, ZEROES, encode_page, join_entry,
+    split_entry,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Where a block's bytes are.
@@ -58,8 +62,9 @@ impl Map {
     /// [`FormatError::Shared`]; [`FormatError::Truncated`].
     pub(super) fn first_free(&self, len: u64) -> Result<u64, FormatError> {
         let pages = self.tables.iter().flat_map(BTreeMap::values);
-        let mut used: Vec<u64> =
-            pages.flat_map(|page| page.iter().copied().filter(|&entry| entry > ZEROES)).collect();
+        let used: Vec<&u64> =
+            pages.flat_map(|page| page.iter().filter(|&&entry| entry > ZEROES)).collect();
+        let mut used: Vec<u64> = used.into_iter().map(|entry| split_entry(*entry).0).collect();
         used.sort_unstable();
         if let Some(pair) = used.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(FormatError::Shared(pair[0]));
@@ -93,7 +98,7 @@ impl Map {
         match page.map_or(IN_BASE, |page| page[(block % ENTRIES) as usize]) {
             IN_BASE => Place::Base,
             ZEROES => Place::Zeroes,
-            data => Place::Data(data),
+            data => Place::Data(split_entry(data).0),
         }
     }
 
@@ -110,6 +115,28 @@ impl Map {
             };
             self.dirty.insert((base, page));
         }
+    }
+
+    /// The sectors that a block of data lacks.
+    pub(super) fn lacks(&self, base: usize, block: u64) -> u8 {
+        let page = self.tables[base].get(&(block / ENTRIES));
+        page.map_or(0, |page| split_entry(page[(block % ENTRIES) as usize]).1)
+    }
+
+    /// A block of data lacks these sectors from now on.
+    pub(super) fn set_lacks(&mut self, base: usize, block: u64, lacks: u8) {
+        let Place::Data(data) = self.place(base, block) else { unreachable!("it is written") };
+        let page = self.tables[base].get_mut(&(block / ENTRIES)).expect("it has an entry");
+        page[(block % ENTRIES) as usize] = join_entry(data, lacks);
+        self.dirty.insert((base, block / ENTRIES));
+    }
+
+    /// The blocks of a base that are not as in the base, and the sectors that they lack.
+    pub(super) fn written(&self, base: usize) -> impl Iterator<Item = (u64, u8)> {
+        self.tables[base].iter().flat_map(|(page, entries)| {
+            let found = (page * ENTRIES..).zip(entries.iter());
+            found.filter(|(_, entry)| **entry != IN_BASE).map(|(at, e)| (at, split_entry(*e).1))
+        })
     }
 
     /// Pages that must go to the file, with their blocks in it. They count as written.

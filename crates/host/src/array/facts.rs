@@ -2,9 +2,10 @@
 
 use super::{Facts, MemberFact, Options, Parts, bad_bytes, file_of, shares};
 use crate::{cache::CacheTerms, memory, scope::EventScope, status::tuning};
+use lapstrake_array::start::After;
 use lapstrake_control::{
     ArrayState, BitmapLocation, ConsistencyPolicy, Detail, MemberDetail, MemberState, MemberWork,
-    MemoryDetail, WorkDetail,
+    MemoryDetail, ReshapeDetail, WorkDetail,
 };
 use lapstrake_device::{Member, quoted};
 use lapstrake_engine::FULLY_TRUSTED;
@@ -46,6 +47,23 @@ fn member_details(parts: &Parts) -> Vec<MemberDetail> {
         .collect()
 }
 
+fn layout_name(geometry: &Geometry, sb: &Superblock) -> Option<String> {
+    let has_layout = !matches!(geometry, Geometry::Linear(_) | Geometry::Mirror(_));
+    sb.layout().map(|layout| layout.name().into_owned()).filter(|_| has_layout)
+}
+
+fn reshape(after: &After<Arc<Member>>) -> ReshapeDetail {
+    let (geometry, sb) = (&after.plan.geometry, after.plan.members[0].superblock());
+    ReshapeDetail {
+        position_bytes: after.position.bytes(),
+        is_backwards: after.is_backwards,
+        level: geometry.level().to_string(),
+        layout: layout_name(geometry, sb),
+        chunk_bytes: sb.chunk().0 * 512,
+        raid_devices: geometry.raid_disks(),
+    }
+}
+
 /// The array as it is started.
 fn detail(parts: &Parts, options: &Options) -> Detail {
     let plan = &parts.plan;
@@ -53,19 +71,19 @@ fn detail(parts: &Parts, options: &Options) -> Detail {
     let geometry = &plan.geometry;
     let redundant = geometry.level().has_redundancy();
     let shards = options.shards.max(1);
-    let layout = sb.layout().map(|layout| layout.name().into_owned());
-    let has_layout = !matches!(geometry, Geometry::Linear(_) | Geometry::Mirror(_));
     Detail {
         name: parts.name.clone(),
         version: sb.version().to_string(),
         set_name: sb.name(),
         uuid: uuid_text(sb.set_uuid()),
+        part: None,
+        reshape: parts.after.as_ref().map(reshape),
         overlay: parts.overlay.as_ref().map(|path| path.display().to_string()),
         overlay_lost: false,
         creation_time: sb.ctime().0,
         update_time: sb.utime().0,
         level: geometry.level().to_string(),
-        layout: layout.filter(|_| has_layout),
+        layout: layout_name(geometry, sb),
         chunk_bytes: sb.chunk().0 * 512,
         block_bytes: parts.block_bytes(),
         array_bytes: match parts.after {

@@ -89,6 +89,18 @@ pub enum OpenArrayError {
         "a reshape is in progress, and the array cannot be served for writing meanwhile: {0}; nothing was written: it can be          read (lapstrake cat, serve --read-only), and Linux carries the reshape on (mdadm --assemble)"
     )]
     NoReshape(NoReshape),
+    /// The position on record is none at which a reshape stops.
+    #[error(
+        "the reshape's position on record, byte {bytes} of the array, is no multiple of {unit}, at which the two \
+         geometries can meet; nothing was written: `lapstrake examine` shows what each member has on record, and \
+         --reshape-position BYTE says where they meet"
+    )]
+    ReshapeRecord {
+        /// The array's byte.
+        bytes: u64,
+        /// Bytes of the least step.
+        unit: u64,
+    },
     /// The position that was given for a reshape lies within a block.
     #[error(
         "--reshape-position {bytes}: it is no multiple of the members' logical block of {block} bytes; nothing was written"

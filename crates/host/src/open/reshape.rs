@@ -1,17 +1,23 @@
 //! An array whose geometry is being changed: it is opened as two, the one that it was and the one that it will be, of the
 //! same members.
 
-use super::{OpenArrayError, OpenRequest, decide, refused};
+use super::{Line, OpenArrayError, OpenRequest, decide, refused};
 use crate::start_io::Members;
 use lapstrake_array::start::{After, Halves, StartMember, StartPlan, StartRequest};
 use lapstrake_device::Member;
-use lapstrake_geometry::Sector;
-use lapstrake_metadata::{Superblock, detect::Findings};
+use lapstrake_geometry::{Geometry, Sector};
+use lapstrake_metadata::{
+    Reshape, Superblock,
+    assemble::{Assembly, Verdict},
+    detect::Findings,
+};
 use std::sync::Arc;
 
 /// What is known of it before it is planned.
 pub(super) struct Reshaped {
     halves: Halves,
+    /// Superblocks as they are.
+    found: Vec<Option<Superblock>>,
     /// Data is moved while it is served.
     goes_on: bool,
 }
@@ -23,9 +29,10 @@ impl Reshaped {
         if request.overlay.is_some() {
             return None;
         }
+        let found = chosen.to_vec();
         let halves = Halves::of(chosen)?;
         chosen.clone_from_slice(&halves.before);
-        Some(Self { halves, goes_on: !request.read_only })
+        Some(Self { halves, found, goes_on: !request.read_only })
     }
 
     /// Plans the array that will be. `before` is the plan of the one that was.
@@ -35,21 +42,85 @@ impl Reshaped {
         start: &StartRequest<'_, Arc<Member>>,
         findings: &[Findings],
         before: &mut StartPlan<Arc<Member>>,
+        lines: &mut [Line],
     ) -> Result<After<Arc<Member>>, OpenArrayError> {
-        let Halves { after, position, is_backwards, .. } = self.halves;
+        let freshest = self.found[before.assembly.freshest].as_ref();
+        let reshape =
+            freshest.and_then(Superblock::reshape).ok_or(OpenArrayError::ReshapeUnclear)?;
+        let position = |id: &usize| Some(self.found[*id].as_ref()?.reshape()?.position);
+        let after = self.halves.after;
         let (assembly, report) = decide(request, start.devices, findings, &after)?;
         let names: Vec<String> = start.devices.iter().map(|it| it.spec().to_string()).collect();
         let planned = StartPlan::new(&mut Members, start, assembly, after);
-        let (plan, _) = planned.map_err(|error| refused(error, &names, None, &report))?;
+        let (mut plan, _) = planned.map_err(|error| refused(error, &names, None, &report))?;
+        // What one that is forced in holds between the two positions is neither.
+        let forced = before.assembly.forced.iter().chain(&plan.assembly.forced);
+        if forced.map(position).any(|it| it != Some(reshape.position)) {
+            return Err(OpenArrayError::ReshapeUnclear);
+        }
+        add_missing(&mut plan, before);
+        add_missing(before, &plan);
         let wanted =
             request.reshape_position.map(|bytes| whole_sectors(bytes, &plan)).transpose()?;
-        let front = (wanted.unwrap_or(position), is_backwards);
+        if wanted.is_none() {
+            check_record(&reshape, &plan)?;
+        }
+        add_to_report(lines, &before.assembly, &plan.assembly, report);
+        let front = (wanted.unwrap_or(reshape.position), reshape.is_backwards);
         let mut after =
             After::new(before, plan, front, Arc::ptr_eq).ok_or(OpenArrayError::ReshapeUnclear)?;
         if self.goes_on {
             after.carry_on(before, wanted.is_some()).map_err(OpenArrayError::NoReshape)?;
         }
         Ok(after)
+    }
+}
+
+/// Who is a member of the other geometry only holds nothing of this one.
+fn add_missing(to: &mut StartPlan<Arc<Member>>, from: &StartPlan<Arc<Member>>) {
+    let lacks = |member: &&StartMember<Arc<Member>>| {
+        !to.members.iter().any(|it| Arc::ptr_eq(&it.device, &member.device))
+    };
+    let missing: Vec<_> = from.members.iter().filter(lacks).cloned().collect();
+    to.members.extend(missing.into_iter().map(|mut member| {
+        (member.record.slot, member.record.trusted_to) = (None, Sector(0));
+        member
+    }));
+}
+
+/// As the kernel, which goes on only from whole stripes of the new geometry, of the greater of both chunks.
+fn check_record(reshape: &Reshape, after: &StartPlan<Arc<Member>>) -> Result<(), OpenArrayError> {
+    let blocks = after.members.iter().map(|member| u64::from(member.device.block_size()));
+    let unit = match &after.geometry {
+        Geometry::Parity(geometry) => {
+            let [old, new] = [&reshape.before, &reshape.after].map(|sb| sb.chunk());
+            (geometry.stripe_data().0 / new.0 * new.0.max(old.0)) * 512
+        }
+        _ => blocks.max().unwrap_or(512),
+    };
+    match reshape.position.bytes() {
+        bytes if bytes.is_multiple_of(unit) => Ok(()),
+        bytes => Err(OpenArrayError::ReshapeRecord { bytes, unit }),
+    }
+}
+
+/// Says who is a member in one of the geometries only.
+fn add_to_report(lines: &mut [Line], before: &Assembly, after: &Assembly, new: Vec<Line>) {
+    let holds = |assembly: &Assembly, id: usize| {
+        let is_taken = |(of, verdict): &(usize, Verdict)| {
+            *of == id && matches!(verdict, Verdict::Taken { .. })
+        };
+        assembly.verdicts.iter().any(is_taken)
+    };
+    for (id, (line, new)) in lines.iter_mut().zip(new).enumerate() {
+        match (holds(before, id), holds(after, id)) {
+            (false, true) => {
+                *line = new;
+                line.verdict += " of the new geometry";
+            }
+            (true, false) => line.verdict += " of the old geometry",
+            _ => {}
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Intel's metadata (Matrix Storage Manager, later RST and VROC): one copy on each disk, the same on all. It begins in the
-//! last sector but one; what has no room there lies before it. It knows disks by their serial numbers only.
+//! last sector but one, of 512 or 4096 bytes; what has no room there lies before it. It knows disks by their serial numbers
+//! only.
 //!
 //! Little-endian. Names, offsets and meanings: mdadm's `super-intel.c`.
 
@@ -11,9 +12,8 @@ use lapstrake_geometry::{
 };
 
 pub(crate) const SIGNATURE: &[u8] = b"Intel Raid ISM Cfg Sig. ";
-/// From the end, sectors.
-pub(crate) const PLACE: u64 = 2;
-const SECTOR: u64 = 512;
+/// From the end, in sectors of 512 bytes: on disks whose logical sectors are such, and on those where they are of 4096.
+pub(crate) const PLACES: [u64; 2] = [2, 16];
 /// Larger than of 255 disks and volumes.
 const BYTES_MAX: u64 = 1 << 20;
 const HEAD: usize = 0xd8;
@@ -39,15 +39,18 @@ struct Disk {
 
 pub(super) fn volumes<E>(
     device: Sectors,
+    sector: Sector,
     mut get: impl FnMut(u64, u64) -> Result<Vec<u8>, E>,
 ) -> Result<Volumes, E> {
-    let anchor = device.bytes().saturating_sub(PLACE * SECTOR);
-    let mut bytes = get(anchor, SECTOR)?;
+    let anchor = sector.bytes();
+    // Logical sectors, in which sizes and places are counted.
+    let block = device.bytes().saturating_sub(anchor) / 2;
+    let mut bytes = get(anchor, block)?;
     let size = bytes
         .get(0x24..0x28)
         .map_or(0, |size| u32::from_le_bytes([size[0], size[1], size[2], size[3]]));
     let size = u64::from(size);
-    let rest = size.saturating_sub(SECTOR).next_multiple_of(SECTOR);
+    let rest = size.saturating_sub(block).next_multiple_of(block.max(512));
     let mut found = Volumes::default();
     if size < HEAD as u64 || size > BYTES_MAX || rest > anchor {
         found.errors.push(FirmwareError::Damaged(anchor + 0x24));
@@ -55,13 +58,19 @@ pub(super) fn volumes<E>(
     }
     bytes.extend(get(anchor - rest, rest)?);
     bytes.truncate(size as usize);
-    if let Err(error) = parse(device, &Bytes { bytes: &bytes, at: anchor }, &mut found) {
+    let bytes = Bytes { bytes: &bytes, at: anchor };
+    if let Err(error) = parse(device, block / 512, &bytes, &mut found) {
         found.errors.push(error);
     }
     Ok(found)
 }
 
-fn parse(device: Sectors, bytes: &Bytes<'_>, found: &mut Volumes) -> Result<(), FirmwareError> {
+fn parse(
+    device: Sectors,
+    scale: u64,
+    bytes: &Bytes<'_>,
+    found: &mut Volumes,
+) -> Result<(), FirmwareError> {
     let stored = word(bytes, 0x20)?;
     let words =
         bytes.bytes.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().expect("of 4")));
@@ -86,7 +95,8 @@ fn parse(device: Sectors, bytes: &Bytes<'_>, found: &mut Volumes) -> Result<(), 
         let uuid_of = |volume: &[u8]| {
             hash(&[SIGNATURE, &family.to_le_bytes(), &u32::from(index).to_le_bytes(), volume])
         };
-        let (volume, len) = one(device, bytes, at, &disks, u64::from(word(bytes, 0x2c)?), uuid_of)?;
+        let (volume, len) =
+            one((device, scale), bytes, at, &disks, u64::from(word(bytes, 0x2c)?), uuid_of)?;
         at += len;
         match volume {
             Ok(volume) => found.all.push(volume),
@@ -102,9 +112,10 @@ const MAP: usize = VOLUME + 32;
 /// Of a map: what goes before its table of disks.
 const TABLE: usize = 48;
 
-/// The volume that is described at an offset, and how long its description is.
+/// The volume that is described at an offset, and how long its description is. `scale`: what is counted in, in sectors of
+/// 512 bytes.
 fn one(
-    device: Sectors,
+    (device, scale): (Sectors, u64),
     bytes: &Bytes<'_>,
     at: usize,
     disks: &[Disk],
@@ -131,11 +142,12 @@ fn one(
     let Some((level, layout, data_disks)) = level_of(level, members.into()) else {
         return refused("has a level that is not known, or too few members for it");
     };
-    let chunk = u64::from(u16::from_le_bytes(bytes.array(map + 12)?));
+    let chunk = u64::from(u16::from_le_bytes(bytes.array(map + 12)?)) * scale;
     if chunk == 0 {
         return refused("has no chunk");
     }
-    let size = wide(bytes, at + SERIAL, at + SERIAL + 4)?;
+    let scaled = |low, high| Ok(wide(bytes, low, high)?.saturating_mul(scale));
+    let size = scaled(at + SERIAL, at + SERIAL + 4)?;
     let rows = wide(bytes, map + 8, map + 28)?;
     let by_rows = rows.saturating_mul(chunk).saturating_mul(domains.max(1).into());
     // Where a volume was grown, the number of rows is left as it was.
@@ -148,7 +160,7 @@ fn one(
         component: Sectors(if differs { size / data_disks } else { by_rows }),
         name: name(label),
         uuid: uuid_of(label),
-        data: (Sector(wide(bytes, map, map + 20)?), Sectors(wide(bytes, map + 4, map + 24)?)),
+        data: (Sector(scaled(map, map + 20)?), Sectors(scaled(map + 4, map + 24)?)),
         in_sync,
         own: Own::BySerial(serials),
         events,

@@ -242,6 +242,24 @@ fn a_reshape_is_two_arrays() {
     assert_eq!(found.after.role_of(leaving), Role::Spare);
 }
 
+/// As Linux has a RAID0 that grows: its new member holds as much as the reshape has written, and nothing of before.
+#[test]
+fn a_member_that_a_reshape_fills_is_whole_as_far_as_that_has_come() {
+    for (recovered, is_whole) in [(992, false), (1000, true), (4000, true)] {
+        let growing = v1_with(|sb| {
+            sb.feature_map = feature::RESHAPE_ACTIVE | feature::RECOVERY_OFFSET;
+            (sb.level, sb.new_level, sb.raid_disks) = (4, 4, 4);
+            (sb.delta_disks, sb.reshape_position) = (1, 3000);
+            (sb.new_layout, sb.new_chunk) = (sb.layout, sb.chunksize);
+            sb.recovery_offset = recovered;
+        });
+        let found = growing.reshape().unwrap();
+        assert_eq!(found.before.recovery_offset(), Some(Sector(0)), "{recovered}");
+        let after = found.after.recovery_offset();
+        assert_eq!(after, Some(Sector(recovered)).filter(|_| !is_whole), "{recovered}");
+    }
+}
+
 #[test]
 fn what_no_kernel_knows_is_named_and_kept() {
     let of = |change: fn(&mut v1::Superblock)| {
