@@ -306,3 +306,14 @@ fn a_piece_that_cannot_be_read_is_not_written() {
     assert!(rig.world.ios.is_empty());
     assert_eq!(rig.world.synced, [false]);
 }
+
+/// What would be lost: a member of the new geometry alone keeps in its cache what a client has flushed.
+#[test]
+fn a_flush_goes_to_shards_of_either_geometry() {
+    let mut rig = of_new_geometry();
+    rig.sent();
+    let flush = RoutedRequest { kind: RequestKind::Flush, memory: None, sector: 0, len: 0 };
+    rig.request("writer", flush, true);
+    assert_eq!(rig.begun(), [(0, 0)]);
+    assert_eq!(rig.sent(), ["shard 1: 0 at 0, memory None"]);
+}
