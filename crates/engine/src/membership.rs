@@ -30,6 +30,8 @@ pub(crate) struct Member {
     superblock: Superblock,
     /// During a reshape: where its data began, and the room from there on.
     data_before: Option<(Sector, Sectors)>,
+    /// During a reshape: it has a slot in the array before, as superblocks tell of that, and holds nothing of it.
+    lacks_before: bool,
     slot: Option<Slot>,
     state: DiskState,
     /// Below this sector its data is right, from its data offset. Nothing is read from it beyond.
@@ -154,10 +156,14 @@ impl Member {
 
     fn image(&self, before: Option<&Superblock>, array: &ArrayState) -> Vec<u8> {
         if let Some((before, frontier)) = before.zip(array.reshape) {
-            let Frontier { position, is_backwards } = frontier;
+            let Frontier { position, member_sector, is_backwards } = frontier;
             let data_before = self.data_before;
             let record = ReshapeRecord { before, data_before, position, is_backwards };
-            return self.superblock.in_reshape(&record).encode();
+            let mut image = self.superblock.in_reshape(&record);
+            if self.lacks_before {
+                image.set_recovery_offset(Some(member_sector));
+            }
+            return image.encode();
         }
         if !array.denies_bitmap {
             return self.superblock.encode();
@@ -188,6 +194,7 @@ impl Membership {
                 log: BadBlockLog::new(record.bad_blocks, false),
                 superblock: record.superblock,
                 data_before: None,
+                lacks_before: false,
                 slot: record.slot,
             });
         }
@@ -333,6 +340,7 @@ impl Membership {
         self.members.push(Member {
             superblock,
             data_before: None,
+            lacks_before: false,
             slot,
             state: if slot.is_some() { DiskState::Recovering } else { DiskState::Spare },
             recovered_to: Sector(0),
@@ -452,32 +460,37 @@ impl Membership {
     /// Has all superblocks be of another geometry, gives spares the slots that come to it, and keeps what it was.
     pub(crate) fn begin_reshape(&mut self, to: &NewGeometry) {
         let new = to.geometry.raid_disks();
+        let before = self.members.iter().map(|member| member.superblock.clone()).collect();
         for slot in new_slots(mem::replace(&mut self.raid_disks, new), new) {
             let spare = self.spare().expect("there are spares enough");
             let spare = self.get_mut(spare);
             (spare.slot, spare.state) = (Some(slot), DiskState::InSync);
             spare.recovered_to = FULLY_TRUSTED;
         }
-        self.before = self.members.first().map(|member| {
-            let mut before = member.superblock.clone();
-            before.take_over_for(&to.superblock);
-            before
-        });
         for member in &mut self.members {
-            let superblock = &mut member.superblock;
-            member.data_before = Some((superblock.data_offset(), superblock.data_size()));
-            superblock.take_geometry(&to.superblock, to.shift);
+            member.superblock.take_geometry(&to.superblock, to.shift);
         }
+        self.keep_before(before);
         self.check();
+    }
+
+    /// Keeps what superblocks say of the array before a reshape.
+    fn keep_before(&mut self, superblocks: Vec<Superblock>) {
+        let Some(mut before) = superblocks.first().cloned() else { return };
+        let old = before.raid_disks();
+        before.take_over_for(&self.members[0].superblock);
+        for (member, own) in self.members.iter_mut().zip(&superblocks) {
+            member.data_before = Some((own.data_offset(), own.data_size()));
+            let gets_parity = |slot: Slot| (old..before.raid_disks()).contains(&slot.0);
+            member.lacks_before = member.slot.is_some_and(gets_parity);
+        }
+        self.before = Some(before);
     }
 
     /// Takes in members' superblocks of the array that a reshape changes. By how much their data moves, least and most.
     pub(crate) fn take_up_reshape(&mut self, before: Vec<Superblock>) -> (i64, i64) {
-        for (member, before) in self.members.iter_mut().zip(&before) {
-            member.data_before = Some((before.data_offset(), before.data_size()));
-        }
         let shifts = shifts(&before, self.members.iter().map(|member| &member.superblock));
-        self.before = before.into_iter().next();
+        self.keep_before(before);
         shifts
     }
 

@@ -81,6 +81,8 @@ pub struct ShardGeometry {
 pub struct Frontier {
     /// As superblocks say.
     pub position: Sector,
+    /// The same on members of the new geometry, from their data offsets.
+    pub member_sector: Sector,
     /// The new geometry holds from there on; else up to there.
     pub is_backwards: bool,
 }
@@ -217,11 +219,19 @@ impl Reshape {
     }
 
     /// What superblocks are to say that are sent now; none if they are to say that there is no reshape.
-    pub(crate) fn send(&mut self) -> Option<Frontier> {
+    pub(crate) fn send(&mut self, after: &Geometry) -> Option<Frontier> {
         self.sent = (self.position, self.stage);
         let is_told = matches!(self.stage, Stage::Beginning | Stage::Moving);
-        let (position, is_backwards) = (self.position, self.is_backwards);
-        is_told.then_some(Frontier { position, is_backwards })
+        is_told.then(|| self.frontier_at(after, self.position))
+    }
+
+    fn frontier_at(&self, after: &Geometry, position: Sector) -> Frontier {
+        let row = match after {
+            Geometry::Parity(after) => rows(after, position.0).0,
+            _ => 0,
+        };
+        let is_backwards = self.is_backwards;
+        Frontier { position, member_sector: Sector(row), is_backwards }
     }
 }
 
@@ -280,7 +290,7 @@ impl Supervisor {
     pub fn frontier(&self) -> Option<Frontier> {
         let has_begun = |it: &&Reshape| !matches!(it.stage, Stage::Levelling | Stage::Wanted);
         let reshape = self.reshape.as_ref().filter(has_begun)?;
-        Some(Frontier { position: reshape.recorded, is_backwards: reshape.is_backwards })
+        Some(reshape.frontier_at(&self.geometry, reshape.recorded))
     }
 
     /// Whether all that was moved is on record.

@@ -19,7 +19,6 @@ use crate::{
     membership::{ArrayState, Member},
     messages::Order,
     meta_writes::Meta,
-    reshape::Reshape,
     supervisor::{Loss, Supervisor, Target},
     types::MemberId,
     write_intent_bitmap::WriteIntentBitmap,
@@ -361,7 +360,7 @@ impl Supervisor {
             tail: content.tail,
             bare: content.bare && self.reshape.is_none(),
             denies_bitmap: self.is_bitmap_ending(),
-            reshape: self.reshape.as_mut().and_then(Reshape::send),
+            reshape: self.reshape.as_mut().and_then(|reshape| reshape.send(&self.geometry)),
         });
         let sent = superblocks.len() as u32;
         for (member, sector, data) in superblocks {

@@ -99,6 +99,31 @@ impl ParityLayout {
         self.row().2
     }
 
+    /// The layout of a RAID6 that this one of a RAID5 becomes by a second parity on one member more.
+    pub fn with_q_last(self) -> ParityLayout {
+        match self {
+            LeftAsymmetric => LeftAsymmetric6,
+            RightAsymmetric => RightAsymmetric6,
+            LeftSymmetric => LeftSymmetric6,
+            RightSymmetric => RightSymmetric6,
+            ParityFirst => ParityFirst6,
+            other => other,
+        }
+    }
+
+    /// The layout of a RAID5 that is left of a RAID6 with this one without its last member, if that is one.
+    pub fn without_q_last(self) -> Option<ParityLayout> {
+        let all = [
+            LeftAsymmetric,
+            RightAsymmetric,
+            LeftSymmetric,
+            RightSymmetric,
+            ParityFirst,
+            ParityLast,
+        ];
+        all.into_iter().find(|layout| layout.with_q_last() == self)
+    }
+
     /// Does `level` have this layout? RAID4 is fixed, and has none.
     pub fn belongs_to(self, level: Level) -> bool {
         match level {

@@ -1,8 +1,8 @@
 //! Superblocks of an array whose geometry is being changed, as ones of the array before and after, and made of these.
 
-use lapstrake_geometry::{Config, Level, ParityLayout, Sector, Sectors};
+use lapstrake_geometry::{Config, Layout, Level, ParityLayout, Sector, Sectors};
 
-use crate::{Superblock, v1, v090};
+use crate::{Role, Superblock, v1, v090};
 
 /// What a superblock says of a reshape that is under way.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,16 +56,51 @@ impl Superblock {
     }
 
     /// Says of the array before a reshape what Linux makes of it before it begins one to another level: of a RAID4 a RAID5
-    /// whose parity is last.
+    /// whose parity is last, of a RAID5 a RAID6 whose second parity, on one member more, is yet to be made.
     pub fn take_over_for(&mut self, to: &Self) {
-        if self.level() != Some(Level::Raid4) || to.level() != Some(Level::Raid5) {
+        let (Some(from), Some(level)) = (self.level(), to.level()) else { return };
+        if !from.is_parity() || from == level || level < from {
             return;
         }
-        let (level, layout) = (Level::Raid5.to_md(), ParityLayout::ParityLast.to_md());
+        let layout = match self.layout() {
+            Some(Layout::Parity(layout)) => layout,
+            _ => ParityLayout::ParityLast,
+        };
+        let (more, layout) = match level {
+            Level::Raid6 => (1, layout.with_q_last()),
+            _ => (0, layout),
+        };
+        let (level, layout) = (level.to_md(), layout.to_md());
         match self {
-            Self::V1(sb) => (sb.level, sb.layout) = (level, layout),
-            Self::V090(sb) => (sb.level, sb.layout) = (level, layout),
+            Self::V1(sb) => {
+                (sb.level, sb.layout, sb.raid_disks) = (level, layout, sb.raid_disks + more)
+            }
+            Self::V090(sb) => {
+                (sb.level, sb.layout, sb.raid_disks) = (level, layout, sb.raid_disks + more);
+            }
         }
+    }
+
+    /// The RAID5 that is left of a RAID6 whose last member holds nothing but Q, without that; none if this is of no such
+    /// RAID6.
+    #[must_use]
+    pub fn without_second_parity(&self) -> Option<Self> {
+        let (Self::V1(sb), Some(Level::Raid6), Some(Layout::Parity(layout))) =
+            (self, self.level(), self.layout())
+        else {
+            return None;
+        };
+        let mut sb = sb.clone();
+        (sb.level, sb.layout) = (Level::Raid5.to_md(), layout.without_q_last()?.to_md());
+        sb.raid_disks = sb.raid_disks.checked_sub(1)?;
+        let last = sb.raid_disks;
+        let roles = sb.dev_roles.iter_mut();
+        roles.filter(|role| u32::from(**role) == last).for_each(|role| *role = v1::role::SPARE);
+        let mut this = Self::V1(sb);
+        if this.role() == Role::Spare {
+            this.set_recovery_offset(None);
+        }
+        Some(this)
     }
 
     /// Says that the array has this level, layout, chunk and number of slots.

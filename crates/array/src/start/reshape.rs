@@ -3,8 +3,8 @@
 use super::{After, CarriedOut, StartMember, StartPlan, SupervisorTerms};
 use alloc::vec::Vec;
 use lapstrake_engine::{ReshapeInProgress, SupervisorConfig};
-use lapstrake_geometry::{Geometry, Sector};
-use lapstrake_metadata::{Reshape, Superblock};
+use lapstrake_geometry::{Geometry, Sector, Slot};
+use lapstrake_metadata::{Reshape, Role, Superblock};
 use thiserror::Error;
 
 /// Superblocks of an array in the midst of a reshape, as those of two arrays, by device.
@@ -88,10 +88,24 @@ impl Halves {
             }
         };
         let halves = superblocks.iter().map(|own| own.as_ref().map(half).unzip());
-        let (before, after) = halves.unzip();
+        let (mut before, after): (Vec<_>, Vec<_>) = halves.unzip();
+        if !has_second_parity(&before) {
+            for own in before.iter_mut().flatten() {
+                *own = own.without_second_parity().unwrap_or_else(|| own.clone());
+            }
+        }
         let Reshape { position, is_backwards, .. } = fresh;
         Some(Self { before, after, position, is_backwards })
     }
+}
+
+/// Whether the last slot of the array before has all of its data: of a RAID5 that gets a second parity superblocks tell as
+/// of a RAID6 that lacks it.
+fn has_second_parity(before: &[Option<Superblock>]) -> bool {
+    before.iter().flatten().any(|own| {
+        let last = Slot(own.raid_disks().saturating_sub(1));
+        own.role() == Role::Active(last) && own.recovery_offset().is_none()
+    })
 }
 
 fn shift(reshape: &Reshape) -> i64 {
