@@ -220,7 +220,7 @@ impl<C, A: Copy> Router<C, A> {
     /// Whether the shard finds every sector, since all shards have one geometry.
     #[must_use]
     pub fn has_one_geometry(&self) -> bool {
-        self.spans.has_one_geometry()
+        !self.paused && self.spans.has_one_geometry()
     }
 
     /// Begins the reads that waited for that. A client may have asked for one because of an answer, and the answer may
@@ -426,11 +426,12 @@ impl<C, A: Copy> Router<C, A> {
             return shard.handle_sync(world.now(), piece);
         }
         let unit = unit(shard.geometry());
-        let Some(memory) = world.memory_to_move(unit * u64::from(UNITS)) else {
+        let units = UNITS.min(piece.len.0.div_ceil(unit) as u32);
+        let Some(memory) = world.memory_to_move(unit * u64::from(units)) else {
             return world.notify(moved(piece.id, false));
         };
         self.mover.begin(&piece, unit);
-        for index in 0..UNITS {
+        for index in 0..units {
             self.begin_unit(shard, world, W::advance(memory, index * unit as u32));
         }
     }

@@ -20,7 +20,7 @@ Examples:
   lapstrake grow mirror --raid-devices 3 disk2.img
   lapstrake grow data --raid-devices 5 disk4.img         a RAID5 of four members becomes one of five
   lapstrake grow data --level 6 disk5.img                a RAID5 gets a second parity
-  lapstrake grow data --chunk 128K && lapstrake wait data
+  lapstrake grow data --chunk 128K --layout right-symmetric
 
 Exit codes:
   0  it is so, and recorded on all members (also if it was so before)
@@ -167,17 +167,30 @@ fn reshape(args: &Args) -> Outcome {
         let (force, write_mostly, re_add) = (args.force, false, false);
         let _: Added = target.ask(&Request::Add { member, force, write_mostly, re_add })?;
     }
-    let Grown { changed } = target.ask(&Request::Reshape {
+    let asked = target.ask(&Request::Reshape {
         raid_devices: *raid_devices,
         level: level.map(|level| level.to_string()),
         chunk_bytes: *chunk,
         layout: layout.clone(),
-    })?;
-    let Detail { level, layout, chunk_bytes, raid_devices, .. } = target.detail(None)?;
+    });
+    if asked.is_err() {
+        for spec in &args.members {
+            errln!(
+                "{spec}: is a spare of {} now; `lapstrake remove {} {spec}` takes it out",
+                target.name,
+                target.name
+            );
+        }
+    }
+    let Grown { changed } = asked?;
+    let Detail { level, layout, chunk_bytes, raid_devices, reshape, .. } = target.detail(None)?;
+    let (level, layout, chunk_bytes, raid_devices) = match reshape {
+        Some(to) => (to.level, to.layout, to.chunk_bytes, to.raid_devices),
+        None => (level, layout, chunk_bytes, raid_devices),
+    };
     let layout = layout.unwrap_or_default();
     let name = &target.name;
     if target.json {
-        let (changed, chunk_bytes) = (changed, chunk_bytes);
         outln!(
             "{:#}",
             json!({

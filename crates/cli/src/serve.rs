@@ -34,7 +34,7 @@ const HELP: &str = "\
 Examples:
   lapstrake serve a.img b.img c.img d.img
   lapstrake serve --nbd unix:/tmp/data.sock --nbd 127.0.0.1:10809 /dev/sd[b-e]
-  lapstrake serve --nbd 0.0.0.0:10809 --tls-certificates /etc/pki/nbd --tls-allow backup /dev/sd[b-e]
+  lapstrake serve --nbd 0.0.0.0:10809 --tls-certificates /etc/pki/nbd /dev/sd[b-e]
   lapstrake serve --fuse data.raw disk[0-3].img
   lapstrake serve --vhost-user data.vhost disk[0-3].img
   lapstrake serve --overlay rescue.cow --fuse data.raw /dev/sd[b-e]

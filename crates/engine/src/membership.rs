@@ -636,6 +636,10 @@ impl Supervisor {
         let slot = self.members.get(member).slot;
         let is_free = self.members.replacement_in(slot).is_none();
         let is_spare = with.is_none_or(|with| state(with) == DiskState::Spare);
+        // It would have two places.
+        if self.reshape.is_some() {
+            return false;
+        }
         if state(member) != DiskState::InSync || !is_free || !is_spare {
             return false;
         }

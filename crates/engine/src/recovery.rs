@@ -188,7 +188,10 @@ impl Supervisor {
         let action = SyncAction::Recovery;
         let change = SyncProgress { action, done: end, end, speed: 0, held: false };
         let changing = || self.is_slot_to_change().then_some(change);
-        self.scheduler.progress(now).or_else(waiting).or_else(changing)
+        let settling = SyncProgress { action: SyncAction::Reshape, ..change };
+        let reshaping = || self.is_reshape_to_settle().then_some(settling);
+        let progress = self.scheduler.progress(now).or_else(waiting);
+        progress.or_else(changing).or_else(reshaping)
     }
 
     /// Whether nothing is begun, though it may be needed.
@@ -409,7 +412,9 @@ impl Supervisor {
         }
         if let Some(reshape) = &self.reshape {
             let stop = reshape.stop(&self.geometry, start);
-            assert!(start < stop, "data that was not moved yet would be overwritten");
+            if start == stop {
+                return self.scheduler.interrupt();
+            }
             let sectors = reshape.sectors(&self.geometry, start..stop);
             let piece = (sectors.start, sectors.end - sectors.start);
             let held = reshape.held(sectors);

@@ -14,7 +14,6 @@ use crate::{
     bitmap_change::BitmapChange,
     members::{FULLY_TRUSTED, MemberPlace},
     membership::Member,
-    shape_change::UsableSize,
     shard::Shard,
     supervisor::{DiskState, Event, Supervisor},
     types::Time,
@@ -116,7 +115,7 @@ pub(crate) struct Reshape {
     /// Up to where data was moved, and is stable when superblocks say so.
     position: Sector,
     /// What the superblocks say that are on their way, and of which stage they are.
-    sent: (Sector, Stage),
+    sent: Option<(Sector, Stage)>,
     /// What they say on every member.
     recorded: Sector,
 }
@@ -130,7 +129,7 @@ fn rows(parity: &Parity, array: u64) -> (u64, u64) {
 impl Reshape {
     fn new(stage: Stage, before: Geometry, position: Sector, is_backwards: bool) -> Self {
         let shifts = (0, 0);
-        let (sent, recorded) = ((position, stage), position);
+        let (sent, recorded) = (None, position);
         Self { stage, before, to: None, is_backwards, shifts, position, sent, recorded }
     }
 
@@ -220,7 +219,7 @@ impl Reshape {
 
     /// What superblocks are to say that are sent now; none if they are to say that there is no reshape.
     pub(crate) fn send(&mut self, after: &Geometry) -> Option<Frontier> {
-        self.sent = (self.position, self.stage);
+        self.sent = Some((self.position, self.stage));
         let is_told = matches!(self.stage, Stage::Beginning | Stage::Moving);
         is_told.then(|| self.frontier_at(after, self.position))
     }
@@ -265,7 +264,13 @@ impl Supervisor {
 
     /// Whether members are such that the reshape can begin.
     fn is_fit_for(&self, to: &NewGeometry) -> bool {
-        let is_parity = |geometry: &Geometry| matches!(geometry, Geometry::Parity(_));
+        // With fewer members for data the new geometry would catch up with what was not moved yet.
+        let keeps_up = match (&self.geometry, &to.geometry) {
+            (Geometry::Parity(before), Geometry::Parity(after)) => {
+                after.data_disks() >= before.data_disks()
+            }
+            _ => false,
+        };
         let (old, new) = (self.geometry.raid_disks(), to.geometry.raid_disks());
         let spares = self.members.iter().filter(|m| m.state() == DiskState::Spare).count();
         let is_logged = |m: &Member| m.superblock().has_journal() || m.superblock().has_ppl();
@@ -275,8 +280,7 @@ impl Supervisor {
             m.superblock().data_size().0.min(room) < to.geometry.component().0
         };
         let mut present = self.members.iter().filter(|m| m.is_present());
-        is_parity(&self.geometry)
-            && is_parity(&to.geometry)
+        keeps_up
             && new >= old
             && spares >= usize::from(new - old)
             && !self.is_degraded()
@@ -297,6 +301,11 @@ impl Supervisor {
     #[must_use]
     pub fn is_frontier_recorded(&self) -> bool {
         self.reshape.as_ref().is_none_or(Reshape::may_move)
+    }
+
+    /// Whether a reshape begins or ends, for which superblocks are to be written and shards are to be told.
+    pub(crate) fn is_reshape_to_settle(&self) -> bool {
+        self.reshape.as_ref().is_some_and(|reshape| !reshape.is_moving()) && !self.broken
     }
 
     /// The geometry from which the array is being reshaped.
@@ -336,7 +345,8 @@ impl Supervisor {
         reshape.recorded = reshape.position;
         let before = self.shard_geometry();
         self.members.begin_reshape(&to);
-        self.usable = UsableSize::of(self.usable());
+        let sizes = [&self.geometry, &to.geometry].map(Geometry::array_sectors);
+        self.usable.on_record(sizes[0].min(sizes[1]));
         self.geometry = to.geometry;
         self.updates.request();
         self.act(now);
@@ -358,7 +368,7 @@ impl Supervisor {
         {
             self.scheduler.change_unit(old.stripe_data().0, new.stripe_data().0);
         }
-        self.usable = UsableSize::new(&self.geometry);
+        self.usable.on_record(self.geometry.array_sectors());
         self.events.push_back(Event::Resized(self.usable()));
         self.events.push_back(Event::ShapeChanged);
         self.act(now);
@@ -386,7 +396,7 @@ impl Supervisor {
         let mut reshape = Reshape::new(Stage::Moving, before, position, is_backwards);
         reshape.shifts = self.members.take_up_reshape(superblocks);
         let sizes = [&reshape.before, &self.geometry].map(Geometry::array_sectors);
-        self.usable = UsableSize::of(sizes[0].min(sizes[1]));
+        self.usable.on_record(sizes[0].min(sizes[1]));
         self.reshape = Some(reshape);
     }
 
@@ -409,15 +419,17 @@ impl Supervisor {
     /// An update is stable on all members.
     pub(crate) fn reshape_recorded(&mut self) {
         let Some(reshape) = &mut self.reshape else { return };
-        let (position, stage) = reshape.sent;
         // Those of the stage before may still have been on their way.
-        if stage != reshape.stage {
+        let Some((position, stage)) = reshape.sent.filter(|sent| sent.1 == reshape.stage) else {
             return;
-        }
+        };
         reshape.recorded = position;
         match stage {
             Stage::Levelling => reshape.stage = Stage::Wanted,
-            Stage::Beginning => reshape.stage = Stage::Moving,
+            Stage::Beginning => {
+                reshape.stage = Stage::Moving;
+                self.events.push_back(Event::ReshapeBegan);
+            }
             Stage::Ending => reshape.stage = Stage::Ended,
             Stage::Wanted | Stage::Moving | Stage::Ended => {}
         }

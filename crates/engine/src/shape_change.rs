@@ -62,11 +62,12 @@ pub(crate) struct UsableSize {
 
 impl UsableSize {
     pub(crate) fn new(geometry: &Geometry) -> Self {
-        Self::of(geometry.array_sectors())
+        Self { on_record: geometry.array_sectors(), most: None, unheard: 0 }
     }
 
-    pub(crate) fn of(on_record: Sectors) -> Self {
-        Self { on_record, most: None, unheard: 0 }
+    /// Superblocks say so much.
+    pub(crate) fn on_record(&mut self, sectors: Sectors) {
+        self.on_record = sectors;
     }
 
     fn now(&self) -> Sectors {

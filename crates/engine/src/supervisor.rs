@@ -131,6 +131,8 @@ pub enum Event {
     Resized(Sectors),
     /// The array is as [`Supervisor::handle_shape`] or [`Supervisor::handle_reshape`] was told.
     ShapeChanged,
+    /// Superblocks say that the array is being reshaped.
+    ReshapeBegan,
     /// What [`Supervisor::handle_reshape`] was told did not begin: members failed, or have bad blocks on record.
     ReshapeGivenUp,
     /// The write-intent bitmap is as [`Supervisor::handle_bitmap`] was told, or gone with its file.

@@ -497,9 +497,12 @@ impl NbdSession {
     fn tell_holes(&mut self, cx: &mut Context<'_>, id: RequestId) {
         let skip = self.table[id.index()].as_ref().map_or(0, Entry::skip);
         let mut extents = cx.extents(id.to_bits().into());
-        if let Some(first) = extents.first_mut() {
-            first.len -= u64::from(skip);
+        let mut skip = u64::from(skip);
+        for extent in &mut extents {
+            let less = skip.min(extent.len);
+            (extent.len, skip) = (extent.len - less, skip - less);
         }
+        extents.retain(|extent| extent.len > 0);
         let extents: Vec<Extent> = extents
             .iter()
             .map(|extent| Extent { len: extent.len, hole: extent.is_hole, zero: extent.is_hole })

@@ -4,8 +4,8 @@ mod carry_out;
 mod facts;
 
 use carry_out::carry_out;
-pub(crate) use facts::consistency_policy;
 use facts::facts;
+pub(crate) use facts::{consistency_policy, reshape_detail};
 
 use crate::{
     cache::CacheTerms,

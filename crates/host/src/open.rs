@@ -218,7 +218,7 @@ fn open_devices(
         planned.map_err(|error| refused(error, &names, bitmap_file.as_deref(), &report))?;
     let after =
         reshaped.map(|reshaped| reshaped.plan(request, &start, &findings, &mut plan, &mut report));
-    let mut after = after.transpose()?;
+    let mut after = after.transpose()?.flatten();
     if request.ignore_bad_block_log && read_only {
         last_resort::believe(&mut plan);
         after.iter_mut().for_each(|after| last_resort::believe(&mut after.plan));

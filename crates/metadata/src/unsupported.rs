@@ -25,7 +25,7 @@ pub enum Unsupported {
     Ppl,
     /// The geometry is being changed.
     #[error(
-        "a reshape is in progress: until it has ended the array can only be read (lapstrake cat, serve --read-only)"
+        "a reshape is in progress: with an overlay the array can only be read (lapstrake cat, serve --read-only)"
     )]
     Reshape,
     /// What is said of a change of geometry does not describe two arrays.

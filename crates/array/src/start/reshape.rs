@@ -7,17 +7,13 @@ use lapstrake_geometry::{Geometry, Sector, Slot};
 use lapstrake_metadata::{Reshape, Role, Superblock};
 use thiserror::Error;
 
-/// Superblocks of an array in the midst of a reshape, as those of two arrays, by device.
+/// Superblocks of an array in the midst of a reshape, as those of two arrays, by device. Others are as they were in both.
 #[derive(Clone, Debug)]
 pub struct Halves {
     /// The array that was.
     pub before: Vec<Option<Superblock>>,
     /// The array that will be.
     pub after: Vec<Option<Superblock>>,
-    /// The array's sector at which the two geometries meet.
-    pub position: Sector,
-    /// The new geometry holds from there on; else up to there.
-    pub is_backwards: bool,
 }
 
 /// Why an array cannot be served while its geometry is being changed, only read.
@@ -28,17 +24,20 @@ pub enum NoReshape {
     #[error("only reshapes between RAID4, RAID5 and RAID6 can be carried on here")]
     Level,
     /// Slots go.
-    #[error("a reshape to fewer members cannot be carried on here")]
+    #[error("a reshape to fewer members, or fewer of them for data, cannot be carried on here")]
     FewerMembers,
     /// The position is within a stripe.
     #[error("its position is not where stripes of both geometries end")]
     Position,
     /// What comes next would be written over what was not moved yet.
     #[error(
-        "what it would write next lies over data that was not moved yet, so that it needs its backup (mdadm's \
-         --backup-file)"
+        "what it would write next lies over data that was not moved yet; if it was begun with mdadm's --backup-file, mdadm \
+         goes on with that"
     )]
     Critical,
+    /// Logs know one geometry.
+    #[error("it has a journal or partial parity logs")]
+    Logs,
     /// A member recovers.
     #[error("a member's recovery has not ended")]
     Recovery,
@@ -61,42 +60,53 @@ pub enum NoReshape {
 }
 
 impl Halves {
-    /// Those of superblocks of which the freshest tells of a reshape. Else none tells of one afterwards: it has ended, as
-    /// the freshest knows.
+    /// Those of superblocks of which the freshest of an array tells of a reshape; none if no array's does. Where the
+    /// freshest tells of none the reshape has ended, as it knows, and none of that array's tells of one afterwards.
     #[must_use]
     pub fn of(superblocks: &mut [Option<Superblock>]) -> Option<Self> {
-        let all = superblocks.iter().flatten();
-        let freshest = all.max_by_key(|superblock| superblock.events())?.clone();
-        let Some(fresh) = freshest.reshape() else {
-            for own in superblocks.iter_mut().flatten() {
-                *own = own.reshape().map_or_else(|| own.clone(), |reshape| reshape.after);
+        let found = superblocks.to_vec();
+        let fresh = |own: &Superblock| {
+            let is_its = |one: &&Superblock| {
+                (one.set_uuid(), one.version()) == (own.set_uuid(), own.version())
+            };
+            let freshest = found.iter().flatten().filter(is_its).max_by_key(|one| one.events())?;
+            freshest.reshape()
+        };
+        for own in superblocks.iter_mut().flatten() {
+            if let (Some(reshape), None) = (own.reshape(), fresh(own)) {
+                *own = reshape.after;
             }
+        }
+        if !superblocks.iter().flatten().any(|own| fresh(own).is_some()) {
             return None;
+        }
+        let half = |own: &Superblock| match fresh(own) {
+            Some(fresh) => halves(own, &fresh),
+            None => (own.clone(), own.clone()),
         };
-        let shift = shift(&fresh);
-        let half = |own: &Superblock| match own.reshape() {
-            Some(Reshape { before, after, .. }) => (before, after),
-            None => {
-                let mut after = own.clone();
-                after.take_geometry(&fresh.after, shift);
-                // Nothing is moved before every member knows of the beginning, which this one has just missed.
-                if own.events().saturating_add(1) >= fresh.after.events() {
-                    let number = own.dev_number();
-                    after.set_role_of(number, fresh.after.role_of(number));
-                }
-                (own.clone(), after)
-            }
-        };
-        let halves = superblocks.iter().map(|own| own.as_ref().map(half).unzip());
-        let (mut before, after): (Vec<_>, Vec<_>) = halves.unzip();
+        let both = superblocks.iter().map(|own| own.as_ref().map(half).unzip());
+        let (mut before, after): (Vec<_>, Vec<_>) = both.unzip();
         if !has_second_parity(&before) {
             for own in before.iter_mut().flatten() {
                 *own = own.without_second_parity().unwrap_or_else(|| own.clone());
             }
         }
-        let Reshape { position, is_backwards, .. } = fresh;
-        Some(Self { before, after, position, is_backwards })
+        Some(Self { before, after })
     }
+}
+
+fn halves(own: &Superblock, fresh: &Reshape) -> (Superblock, Superblock) {
+    if let Some(Reshape { before, after, .. }) = own.reshape() {
+        return (before, after);
+    }
+    let mut after = own.clone();
+    after.take_geometry(&fresh.after, shift(fresh));
+    // Nothing is moved before every member knows of the beginning, which this one has just missed.
+    if own.events().saturating_add(1) >= fresh.after.events() {
+        let number = own.dev_number();
+        after.set_role_of(number, fresh.after.role_of(number));
+    }
+    (own.clone(), after)
 }
 
 /// Whether the last slot of the array before has all of its data: of a RAID5 that gets a second parity superblocks tell as
@@ -152,8 +162,12 @@ impl<D: Clone> After<D> {
         let recovers = |plan: &StartPlan<D>| {
             !plan.assembly.recovering.is_empty() || !plan.assembly.replacements.is_empty()
         };
-        if new.raid_disks() < old.raid_disks() {
+        if new.raid_disks() < old.raid_disks() || new.data_disks() < old.data_disks() {
             return Err(NoReshape::FewerMembers);
+        }
+        let is_logged = |sb: &Superblock| sb.has_ppl() || sb.has_journal();
+        if records.clone().any(|record| is_logged(&record.superblock)) {
+            return Err(NoReshape::Logs);
         }
         if !is_whole || self.position.0 > new.array_sectors().0 {
             return Err(NoReshape::Position);

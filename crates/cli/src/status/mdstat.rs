@@ -26,7 +26,7 @@ pub fn stanza(view: &View) -> String {
     if let Some(part) = &view.part {
         text += &format!("      {}: {} blocks\n", part.name, part.bytes >> 10);
     }
-    if let Some(reshape) = &view.reshape {
+    if let Some(reshape) = view.reshape.as_ref().filter(|_| view.sync.is_none()) {
         let (level, devices) = (&reshape.level, reshape.raid_devices);
         let at = reshape.position_bytes;
         text += &format!("      \treshape=PENDING (at byte {at}, to {level} of {devices})\n");

@@ -5,7 +5,7 @@ use crate::support::md::Md;
 use crate::support::{Lab, pattern};
 
 /// How the array is made, of which members, what is asked for.
-const COURSES: [(&str, &str, &str); 6] = [
+const RESHAPES: [(&str, &str, &str); 6] = [
     ("-l5 -c64", "m0 m1 m2", "--raid-devices 4 m3"),
     ("-l6 -c64 -e 1.1", "m0 m1 m2 m3", "--raid-devices 5 --chunk 32K m4"),
     ("-l4 -c64", "m0 m1 m2", "--level 5 --layout left-symmetric m3 --raid-devices 4"),
@@ -19,7 +19,7 @@ fn lab() -> Lab {
     Lab::new(&[20; 5])
 }
 
-/// All members of a course.
+/// All members of one of these.
 fn all(members: &str, wish: &str) -> String {
     let added = wish.split(' ').filter(|word| word.starts_with('m'));
     let all: Vec<&str> = members.split(' ').chain(added).collect();
@@ -59,7 +59,7 @@ fn lengthened(mut bytes: Vec<u8>, len: usize) -> Vec<u8> {
 #[test]
 fn what_was_begun_here_is_carried_on_here_and_by_the_kernel() {
     let Some(mut md) = Md::boot("arrays whose reshape was begun here") else { return };
-    for (options, members, wish) in COURSES {
+    for (options, members, wish) in RESHAPES {
         let (lab, all) = (lab(), all(members, wish));
         let bytes = half_done(&lab, options, members, wish);
         let same_count = all == members;
@@ -136,18 +136,23 @@ fn a_cut_at_any_moment_leaves_all_that_was_answered() {
     for wish in ["--raid-devices 4 m3", "--raid-devices 5 --level 6 m3 m4"] {
         let lab = lab();
         create(&lab, options, members);
-        let mut server = lab.serve_data(&format!("--shards 2 --sync-speed-max 20000 {members}"));
+        let mut server = lab.serve_data(&format!("--shards 2 --sync-speed-max 4000 {members}"));
         let mut bytes = pattern(7, lab.detail()["array_bytes"].as_u64().unwrap() as usize);
         lab.fill(&server, &bytes);
         lab.run(&format!("grow data {wish}")).ok();
         for round in 0..4u64 {
-            std::thread::sleep(std::time::Duration::from_millis(60));
+            let moved = lab.detail()["sync"]["done_bytes"].as_u64().unwrap_or(0);
+            lab.until("more of it", |shown| {
+                shown["sync"]["done_bytes"].as_u64().is_none_or(|done| done > moved)
+            });
             let front = pattern(round, 2 * MIB);
             lab.fill(&server, &front);
             bytes[..front.len()].copy_from_slice(&front);
             server.kill();
+            let examined = lab.run("examine m0").ok();
+            assert!(examined.out.contains("Reshape pos'n"), "{wish}, round {round}: {examined:?}");
             let all = all(members, wish);
-            server = lab.serve_data(&format!("--shards 2 --sync-speed-max 20000 {all}"));
+            server = lab.serve_data(&format!("--shards 2 --sync-speed-max 4000 {all}"));
             assert!(lab.contents(&server)[..bytes.len()] == bytes, "{wish}, round {round}");
         }
         lab.run("set data sync_speed_max=0").ok();

@@ -9,7 +9,7 @@ use lapstrake_control::{
 };
 use lapstrake_device::{Member, quoted};
 use lapstrake_engine::FULLY_TRUSTED;
-use lapstrake_geometry::{Geometry, Layout, Sectors};
+use lapstrake_geometry::{Geometry, Layout, Sector, Sectors};
 use lapstrake_metadata::{Role, Superblock, uuid_text};
 use std::sync::{Arc, OnceLock};
 
@@ -53,10 +53,20 @@ fn layout_name(geometry: &Geometry, sb: &Superblock) -> Option<String> {
 }
 
 fn reshape(after: &After<Arc<Member>>) -> ReshapeDetail {
-    let (geometry, sb) = (&after.plan.geometry, after.plan.members[0].superblock());
+    let sb = after.plan.members[0].superblock();
+    reshape_detail(&after.plan.geometry, sb, after.position, after.is_backwards)
+}
+
+/// What there is to say of a reshape to this geometry, which this superblock tells of.
+pub(crate) fn reshape_detail(
+    geometry: &Geometry,
+    sb: &Superblock,
+    position: Sector,
+    is_backwards: bool,
+) -> ReshapeDetail {
     ReshapeDetail {
-        position_bytes: after.position.bytes(),
-        is_backwards: after.is_backwards,
+        position_bytes: position.bytes(),
+        is_backwards,
         level: geometry.level().to_string(),
         layout: layout_name(geometry, sb),
         chunk_bytes: sb.chunk().0 * 512,

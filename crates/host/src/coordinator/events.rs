@@ -86,9 +86,6 @@ impl CoordinatorRuntime {
                 }
             }
             Event::SyncBegan(action) => {
-                if action == SyncAction::Reshape {
-                    self.answer_resize(Answer::Done);
-                }
                 info!(action = %action_name(action), "{} begins", action_name(action))
             }
             Event::SyncEnded(action, end) => {
@@ -99,6 +96,7 @@ impl CoordinatorRuntime {
             Event::BitmapChanged => self.bitmap_changed(runtime),
             Event::Resized(usable) => self.resized(usable),
             Event::ShapeChanged => self.answer_resize(Answer::Done),
+            Event::ReshapeBegan => self.answer_resize(Answer::Done),
             Event::ReshapeGivenUp => {
                 self.answer_resize(Answer::HalfWay(ResizeError::GivenUp.into()));
             }

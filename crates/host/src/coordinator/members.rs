@@ -100,6 +100,12 @@ impl CoordinatorRuntime {
     }
 
     /// Has a member replaced while it serves. Gives the replacement, if there is a spare for it yet.
+    /// A reshape is under way, or about to begin.
+    pub(super) fn is_reshaped(&self) -> bool {
+        let supervisor = self.coordinator.supervisor();
+        supervisor.is_some_and(|supervisor| supervisor.geometry_before().is_some())
+    }
+
     pub(super) fn replace(
         &mut self,
         runtime: &ShardRuntime,
@@ -108,6 +114,9 @@ impl CoordinatorRuntime {
     ) -> Result<Option<MemberDetail>, CommandError> {
         if self.coordinator.is_broken() {
             return Err(self.cannot_change());
+        }
+        if self.is_reshaped() {
+            return Err(MemberError::Reshaped { array: self.facts.name.clone() }.into());
         }
         let (id, with) = (self.find(name)?, with.map(|with| self.find(with)).transpose()?);
         let (name, array) = (name.to_owned(), self.facts.name.clone());
@@ -259,7 +268,7 @@ impl CoordinatorRuntime {
             return Err(MemberError::Overlaid.into());
         }
         let supervisor = self.coordinator.supervisor().ok_or(CommandError::ReadOnly)?;
-        if supervisor.geometry_before().is_some() {
+        if self.is_reshaped() {
             return Err(MemberError::Reshaped { array: self.facts.name.clone() }.into());
         }
         // Where it goes is known to those who were members at its beginning.

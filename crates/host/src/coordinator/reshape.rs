@@ -5,7 +5,7 @@ use super::{
     resize::{Change, ResizeError},
 };
 use crate::{command_error::CommandError, message::ReshapeWish, shard_runtime::ShardRuntime};
-use lapstrake_engine::{DiskState, NewGeometry, Supervisor};
+use lapstrake_engine::{DiskState, NewGeometry, STRIPE_CACHE_SIZES, Supervisor};
 use lapstrake_geometry::{Config, Geometry, Layout, Level, Sectors};
 use lapstrake_metadata::{Superblock, Version};
 
@@ -13,6 +13,8 @@ use lapstrake_metadata::{Superblock, Version};
 const BITMAP_ROOM: u64 = 128;
 /// Data is moved by no more than it takes for windows of a useful size.
 const SHIFT_MAX: u64 = 8192;
+/// The largest stripe that is moved: four of them may be in memory.
+const STRIPE_MAX: Sectors = Sectors((64 << 20) / 512);
 
 impl CoordinatorRuntime {
     pub(super) fn plan_reshape(
@@ -21,6 +23,9 @@ impl CoordinatorRuntime {
         supervisor: &Supervisor,
         wish: &ReshapeWish,
     ) -> Result<Change, CommandError> {
+        if self.is_overlaid(runtime) {
+            return Err(ResizeError::Overlaid.into());
+        }
         self.may_change_shape(runtime, supervisor)?;
         if supervisor.is_frozen() {
             return Err(ResizeError::Frozen { array: self.facts.name.clone() }.into());
@@ -45,6 +50,7 @@ impl CoordinatorRuntime {
         if geometry == *old {
             return Ok(Change::Nothing);
         }
+        self.check_stripes(old, &geometry)?;
         self.check_members(supervisor, &config)?;
         if !like.component().0.is_multiple_of(config.chunk.0) {
             let (component, chunk) = (like.component(), config.chunk);
@@ -65,6 +71,24 @@ impl CoordinatorRuntime {
         let superblock = with_geometry(like, &config);
         let to = NewGeometry { geometry, superblock, shift, is_backwards };
         Ok(Change::Geometry(Box::new(to)))
+    }
+
+    /// A stripe of either geometry goes through memory as a whole.
+    fn check_stripes(&self, old: &Geometry, new: &Geometry) -> Result<(), ResizeError> {
+        let (Geometry::Parity(old), Geometry::Parity(new)) = (old, new) else { return Ok(()) };
+        let array = || self.facts.name.clone();
+        if new.data_disks() < old.data_disks() {
+            return Err(ResizeError::FewerForData { old: old.data_disks(), new: new.data_disks() });
+        }
+        if new.stripe_data() > STRIPE_MAX {
+            return Err(ResizeError::LargeStripe { stripe: new.stripe_data(), most: STRIPE_MAX });
+        }
+        let (least, pages) = (*STRIPE_CACHE_SIZES.start(), self.cache_size);
+        let needed = (least * u32::from(new.raid_disks())).div_ceil(old.raid_disks().into());
+        match pages < needed {
+            true => Err(ResizeError::SmallCache { needed, array: array() }),
+            false => Ok(()),
+        }
     }
 
     fn check_members(&self, supervisor: &Supervisor, config: &Config) -> Result<(), ResizeError> {

@@ -5,13 +5,16 @@ mod error;
 pub use error::ResizeError;
 
 use super::{CoordinatorRuntime, members::action_name};
+use crate::array::reshape_detail;
 use crate::{
     command_error::CommandError,
     message::{Answer, ResizeWish},
     shard_runtime::ShardRuntime,
 };
 use lapstrake_control::{Detail, WantedSize};
-use lapstrake_engine::{DiskState, MemberId, NewBitmap, NewGeometry, NewShape, Supervisor};
+use lapstrake_engine::{
+    DiskState, Frontier, MemberId, NewBitmap, NewGeometry, NewShape, Supervisor,
+};
 use lapstrake_geometry::{Config, Geometry, Layout, Level, Sectors};
 use lapstrake_metadata::{Superblock, bitmap};
 use std::sync::mpsc::Sender;
@@ -86,6 +89,9 @@ impl CoordinatorRuntime {
         wish: ResizeWish,
     ) -> Result<Change, CommandError> {
         let supervisor = self.coordinator.supervisor().ok_or(CommandError::ReadOnly)?;
+        if self.is_reshaped() {
+            return Err(ResizeError::IsReshaped { array: self.facts.name.clone() }.into());
+        }
         if supervisor.is_changing_bitmap() || self.resize_answer.is_some() {
             return Err(ResizeError::IsChanging.into());
         }
@@ -303,13 +309,17 @@ impl CoordinatorRuntime {
         let geometry = supervisor.geometry();
         detail.array_bytes = supervisor.usable().bytes();
         detail.raid_devices = geometry.raid_disks();
-        if let Some(superblock) =
-            self.freshest(supervisor).ok().filter(|_| geometry.level().is_parity())
-        {
-            detail.level = geometry.level().to_string();
-            detail.layout = superblock.layout().map(|layout| layout.name().into_owned());
-            detail.chunk_bytes = superblock.chunk().bytes();
+        if let Geometry::Parity(parity) = supervisor.geometry_before().unwrap_or(geometry) {
+            let is_raid4 = parity.level() == Level::Raid4;
+            detail.level = parity.level().to_string();
+            detail.layout = (!is_raid4).then(|| parity.layout().name().into());
+            detail.chunk_bytes = parity.chunk().bytes();
         }
+        detail.reshape =
+            supervisor.frontier().zip(self.freshest(supervisor).ok()).map(|(front, sb)| {
+                let Frontier { position, is_backwards, .. } = front;
+                reshape_detail(geometry, sb, position, is_backwards)
+            });
         if geometry.level().has_redundancy() {
             detail.component_bytes = geometry.component().bytes();
         }

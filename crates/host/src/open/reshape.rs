@@ -43,10 +43,10 @@ impl Reshaped {
         findings: &[Findings],
         before: &mut StartPlan<Arc<Member>>,
         lines: &mut [Line],
-    ) -> Result<After<Arc<Member>>, OpenArrayError> {
+    ) -> Result<Option<After<Arc<Member>>>, OpenArrayError> {
         let freshest = self.found[before.assembly.freshest].as_ref();
-        let reshape =
-            freshest.and_then(Superblock::reshape).ok_or(OpenArrayError::ReshapeUnclear)?;
+        // Others tell of one, which are of another array.
+        let Some(reshape) = freshest.and_then(Superblock::reshape) else { return Ok(None) };
         let position = |id: &usize| Some(self.found[*id].as_ref()?.reshape()?.position);
         let after = self.halves.after;
         let (assembly, report) = decide(request, start.devices, findings, &after)?;
@@ -72,7 +72,7 @@ impl Reshaped {
         if self.goes_on {
             after.carry_on(before, wanted.is_some()).map_err(OpenArrayError::NoReshape)?;
         }
-        Ok(after)
+        Ok(Some(after))
     }
 }
 

@@ -154,7 +154,10 @@ impl Lifetime<'_> {
         let before = self.plan_start(&halves.before, options)?;
         let mut before =
             before.map_err(|refusal| format!("no array before: {}", refusal.describe(&name)))?;
-        let front = (halves.position, halves.is_backwards);
+        let found = self.superblocks(&vec![true; self.disks.len()])?;
+        let told = found.iter().flatten().max_by_key(|superblock| superblock.events());
+        let told = told.and_then(Superblock::reshape).ok_or("the freshest tells of no reshape")?;
+        let front = (told.position, told.is_backwards);
         let after = After::new(&before, plan.clone(), front, |one, two| one == two);
         let mut after = after.ok_or("the arrays before and after have other members")?;
         after.carry_on(&mut before, true).map_err(|error| format!("the reshape: {error}"))?;

@@ -189,8 +189,8 @@ pub enum MemberError {
     BitmapIsChanging,
     /// It would have two places.
     #[error(
-        "the array is being reshaped, and takes in nobody meanwhile; nothing was written; `lapstrake wait {array}` waits for \
-         the end"
+        "the array is being reshaped, and nobody is added or replaced meanwhile; nothing was written; `lapstrake wait {array}` \
+         waits for the end"
     )]
     Reshaped {
         /// The array's name as a shell takes it.

@@ -49,6 +49,54 @@ pub enum ResizeError {
         /// What was asked for.
         to: Level,
     },
+    /// What is written goes to an overlay, in which a half done reshape could not be opened again.
+    #[error(
+        "an array with an overlay is not reshaped; nothing was changed; serve it without --overlay"
+    )]
+    Overlaid,
+    /// A reshape is under way.
+    #[error(
+        "the array is being reshaped; nothing was changed; `lapstrake wait {array}` waits for the end"
+    )]
+    IsReshaped {
+        /// The array's name as a shell takes it.
+        array: String,
+    },
+    /// The new geometry would catch up with what was not moved yet.
+    #[error(
+        "{old} members hold data and {new} would, so that data that was not moved yet would be overwritten; nothing was \
+         changed; more members avoid that (--raid-devices)"
+    )]
+    FewerForData {
+        /// Members for data that there are.
+        old: u16,
+        /// Those that were asked for.
+        new: u16,
+    },
+    /// A stripe takes too much memory.
+    #[error(
+        "a stripe would have {} MiB of data, and no more than {} MiB are moved at once; nothing was changed; ask for a \
+         smaller chunk",
+        stripe.0 >> 11,
+        most.0 >> 11
+    )]
+    LargeStripe {
+        /// What it would have.
+        stripe: Sectors,
+        /// What it may have.
+        most: Sectors,
+    },
+    /// Operations on wider stripes would find no memory.
+    #[error(
+        "more members need a larger stripe cache; nothing was changed; `lapstrake set {array} stripe_cache_size={needed}` \
+         first"
+    )]
+    SmallCache {
+        /// Pages of each member.
+        needed: u32,
+        /// The array's name as a shell takes it.
+        array: String,
+    },
     /// Slots would go.
     #[error(
         "an array of {old} members is not made one of {new} here; nothing was changed; mdadm does it, on the array that \
@@ -231,7 +279,7 @@ pub enum ResizeError {
     },
     /// A copy would be missing from the first moment.
     #[error(
-        "{needed} more copies need as many spares, and there are {spares}; nothing was changed; name the devices behind \
+        "{needed} more members need as many spares, and there are {spares}; nothing was changed; name the devices behind \
          --raid-devices {copies}, or add them first (`lapstrake add {array} MEMBER`)"
     )]
     NeedsSpares {
