@@ -25,7 +25,8 @@ pub enum Unsupported {
     Ppl,
     /// The geometry is being changed.
     #[error(
-        "a reshape is in progress: with an overlay the array can only be read (lapstrake cat, serve --read-only)"
+        "a reshape is in progress: the array is read (lapstrake cat, serve --read-only), or served, which goes on with the \
+         reshape (lapstrake serve, without an overlay)"
     )]
     Reshape,
     /// What is said of a change of geometry does not describe two arrays.

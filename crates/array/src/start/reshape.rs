@@ -51,6 +51,15 @@ pub enum NoReshape {
         /// The place on record, in bytes of the array.
         position: u64,
     },
+    /// A position was given that is not to be given.
+    #[error(
+        "--reshape-position is not the place on record, byte {position}, which is right: Linux records this reshape exactly, or \
+         what was given lies behind it, and what was moved once would be taken from where it is not any more"
+    )]
+    Given {
+        /// The place on record, in bytes of the array.
+        position: u64,
+    },
     /// Bad blocks are on record.
     #[error("members have blocks on record as bad")]
     BadBlocks,
@@ -140,12 +149,17 @@ impl<D: Clone> After<D> {
         is_same.then_some(Self { plan, position, is_backwards })
     }
 
-    /// Makes it one that is served while data is moved. Bad-block logs are not kept until it is started anew. `is_sure`:
-    /// the position is known to be right.
+    /// Makes it one that is served while data is moved. Bad-block logs are not kept until it is started anew. `recorded`: the
+    /// position on record, if another was given in its place, which is taken only where Linux may have moved more than it
+    /// recorded.
     ///
     /// # Errors
     /// [`NoReshape`].
-    pub fn carry_on(&mut self, before: &mut StartPlan<D>, is_sure: bool) -> Result<(), NoReshape> {
+    pub fn carry_on(
+        &mut self,
+        before: &mut StartPlan<D>,
+        recorded: Option<Sector>,
+    ) -> Result<(), NoReshape> {
         let (Geometry::Parity(old), Geometry::Parity(new)) =
             (&before.geometry, &self.plan.geometry)
         else {
@@ -153,8 +167,15 @@ impl<D: Clone> After<D> {
         };
         let offset = |plan: &StartPlan<D>| plan.members[0].superblock().data_offset();
         let is_moved = offset(before) != offset(&self.plan);
-        if is_moved && old.data_disks() == new.data_disks() && !is_sure {
-            return Err(NoReshape::Unsure { position: self.position.bytes() });
+        let is_seldom_recorded = is_moved && old.data_disks() == new.data_disks();
+        match recorded {
+            None if is_seldom_recorded => {
+                return Err(NoReshape::Unsure { position: self.position.bytes() });
+            }
+            Some(recorded) if !is_seldom_recorded || self.is_behind(recorded) => {
+                return Err(NoReshape::Given { position: recorded.bytes() });
+            }
+            _ => {}
         }
         let unit = new.stripe_data().0 / new.chunk().0 * new.chunk().0.max(old.chunk().0);
         let is_whole = self.position.0.is_multiple_of(unit);
@@ -189,6 +210,11 @@ impl<D: Clone> After<D> {
         before.bitmap = None;
         self.plan.bitmap = None;
         Ok(())
+    }
+
+    /// Whether what is on record as moved would be moved again, from where it is not any more.
+    fn is_behind(&self, recorded: Sector) -> bool {
+        if self.is_backwards { self.position > recorded } else { self.position < recorded }
     }
 
     fn superblocks(&self) -> Vec<&Superblock> {

@@ -92,7 +92,7 @@ fn is_read(lab: &Lab, course: &Course, names: &str, options: &str, bytes: &[u8],
     }
     let refused = lab.run(&format!("serve --overlay cow {names}"));
     assert_eq!(refused.code, 1, "{what}: {refused:?}");
-    assert!(refused.err.contains("the array can only be read"), "{what}: {refused:?}");
+    assert!(refused.err.contains("without an overlay"), "{what}: {refused:?}");
     let found = lab.run("scan .");
     assert!(found.out.contains("serve --read-only"), "{what}: {found:?}");
     assert!(found.out.contains(" raid devices with chunks of "), "{what}: {found:?}");

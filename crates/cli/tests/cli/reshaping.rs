@@ -75,6 +75,8 @@ fn what_was_begun_here_is_carried_on_here_and_by_the_kernel() {
         };
         let copies = Lab::new(&[20; 5]);
         all.split(' ').for_each(|name| copies.write_at(name, 0, &lab.read(name)));
+        let behind = lab.run(&format!("serve --reshape-position 0 {all}"));
+        assert!(behind.code == 1 && behind.err.contains("not the place on record"), "{behind:?}");
         let server = lab.serve_data(&format!("--shards 2 {sure} {all}"));
         lab.run("wait data").ok();
         let bytes = lengthened(bytes, lab.contents(&server).len());
@@ -136,11 +138,11 @@ fn a_cut_at_any_moment_leaves_all_that_was_answered() {
     for wish in ["--raid-devices 4 m3", "--raid-devices 5 --level 6 m3 m4"] {
         let lab = lab();
         create(&lab, options, members);
-        let mut server = lab.serve_data(&format!("--shards 2 --sync-speed-max 4000 {members}"));
+        let mut server = lab.serve_data(&format!("--shards 2 --sync-speed-max 1500 {members}"));
         let mut bytes = pattern(7, lab.detail()["array_bytes"].as_u64().unwrap() as usize);
         lab.fill(&server, &bytes);
         lab.run(&format!("grow data {wish}")).ok();
-        for round in 0..4u64 {
+        for round in 0..3u64 {
             let moved = lab.detail()["sync"]["done_bytes"].as_u64().unwrap_or(0);
             lab.until("more of it", |shown| {
                 shown["sync"]["done_bytes"].as_u64().is_none_or(|done| done > moved)
@@ -152,7 +154,7 @@ fn a_cut_at_any_moment_leaves_all_that_was_answered() {
             let examined = lab.run("examine m0").ok();
             assert!(examined.out.contains("Reshape pos'n"), "{wish}, round {round}: {examined:?}");
             let all = all(members, wish);
-            server = lab.serve_data(&format!("--shards 2 --sync-speed-max 4000 {all}"));
+            server = lab.serve_data(&format!("--shards 2 --sync-speed-max 1500 {all}"));
             assert!(lab.contents(&server)[..bytes.len()] == bytes, "{wish}, round {round}");
         }
         lab.run("set data sync_speed_max=0").ok();
@@ -185,7 +187,8 @@ fn what_cannot_be_reshaped_is_refused_and_stays_as_it_is() {
     server.stop();
     let server = lab.serve_data("--shards 2 m0 m1 m2");
     refused("--raid-devices 4", "as many spares");
-    refused("--raid-devices 2", "not made one of 2");
+    refused("--raid-devices 2", "2 members hold data and 1 would");
+    refused("--raid-devices 3 --level 6", "2 members hold data and 1 would");
     refused("--level 10 --raid-devices 4", "not reshaped to a raid10");
     refused("--layout n2", "n2");
     refused("--chunk 48K", "power of two");

@@ -86,7 +86,8 @@ pub enum OpenArrayError {
     ReshapeUnclear,
     /// A reshape that is under way cannot be carried on.
     #[error(
-        "a reshape is in progress, and the array cannot be served for writing meanwhile: {0}; nothing was written: it can be          read (lapstrake cat, serve --read-only), and Linux carries the reshape on (mdadm --assemble)"
+        "a reshape is in progress, and the array cannot be served for writing so: {0}; nothing was written; it can be read \
+         (lapstrake cat, serve --read-only)"
     )]
     NoReshape(NoReshape),
     /// The position on record is none at which a reshape stops.

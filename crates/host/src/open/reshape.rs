@@ -70,7 +70,9 @@ impl Reshaped {
         let mut after =
             After::new(before, plan, front, Arc::ptr_eq).ok_or(OpenArrayError::ReshapeUnclear)?;
         if self.goes_on {
-            after.carry_on(before, wanted.is_some()).map_err(OpenArrayError::NoReshape)?;
+            after
+                .carry_on(before, wanted.map(|_| reshape.position))
+                .map_err(OpenArrayError::NoReshape)?;
         }
         Ok(Some(after))
     }
