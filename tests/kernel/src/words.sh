@@ -9,6 +9,9 @@ finish() {
     # It may be stopped, and its names may not be gone yet: what counts is that it is not there.
     mdadm --quiet --stop /dev/md0 2>/dev/null || :
     [[ $(</proc/mdstat) != *md0* ]] || { echo "md0 does not stop"; status=1; }
+    # What a reshape was slowed down to.
+    echo 1000 >/proc/sys/dev/raid/speed_limit_min
+    echo 200000 >/proc/sys/dev/raid/speed_limit_max
     sync
     exit $status
 }
@@ -118,7 +121,7 @@ part() {
     echo $((part > 0 ? part : chunk))
 }
 
-# reshape_part COMMAND...: begins a reshape, and lets some of it be done, but not all.
+# reshape_part COMMAND...: begins a reshape, and lets some of it be done, but not all: it is slow up to the script's end.
 reshape_part() {
     local limit limits=(/proc/sys/dev/raid/speed_limit_{min,max}) patience=1000 done=0
     for limit in ${limits[@]}; do echo 2000 >$limit; done
@@ -131,8 +134,6 @@ reshape_part() {
         done=$(sed -n 's/.*reshape = *[0-9.]*% (\([0-9]*\)\/.*/\1/p' /proc/mdstat)
         done=${done:-0}
     done
-    echo 1000 >${limits[0]}
-    echo 200000 >${limits[1]}
 }
 
 # rests: waits until superblocks say clean.

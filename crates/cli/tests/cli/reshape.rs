@@ -175,7 +175,11 @@ fn left_growing(md: &mut Md, lab: &Lab, left: &Left) -> Vec<u64> {
             [ \"$slot\" != none ] || break
             nap 0.05
         done\n";
-    let stop = "quietly mdadm --stop /dev/md0; echo 1000 >${limits[0]}; echo 200000 >${limits[1]}";
+    // The mdadm that watches may have it open for a while.
+    let stop = "for try in {1..100}; do
+            ! mdadm --quiet --stop /dev/md0 2>/dev/null || break
+            nap 0.1
+        done";
     match left {
         Left::Alone => md.play(lab, "m0 m1 m2", &format!("{begin}{alone}{stop}")),
         Left::Frozen => md.play(lab, "m0 m1 m2", &format!("{begin}{frozen}{stop}")),
