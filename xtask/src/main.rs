@@ -96,12 +96,21 @@ fn workspace() -> Result<Metadata, Error> {
     Ok(MetadataCommand::new().current_dir(root()).no_deps().exec()?)
 }
 
-/// Cargo, as the one that runs us, in the workspace's root.
+/// Cargo, as the one that runs us, in the workspace's root. It is not told what it has told us of this package: build
+/// scripts that look at that (ring's does) would be run anew, and programs be replaced that run beside us.
 fn cargo() -> Command {
     let program = std::env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from);
     let mut command = Command::new(program);
     command.current_dir(root());
+    let names = std::env::vars_os().map(|(name, _)| name);
+    for name in names.filter(|name| is_of_package(&name.to_string_lossy())) {
+        command.env_remove(name);
+    }
     command
+}
+
+fn is_of_package(name: &str) -> bool {
+    ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// Runs a command with our own input and outputs.

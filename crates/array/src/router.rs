@@ -220,7 +220,13 @@ impl<C, A: Copy> Router<C, A> {
     /// Whether the shard finds every sector, since all shards have one geometry.
     #[must_use]
     pub fn has_one_geometry(&self) -> bool {
-        !self.paused && self.spans.has_one_geometry()
+        self.spans.has_one_geometry()
+    }
+
+    /// Whether spans are about to change hands, or geometries, so that this shard may already go by another than others.
+    #[must_use]
+    pub fn is_halted(&self) -> bool {
+        self.paused
     }
 
     /// Begins the reads that waited for that. A client may have asked for one because of an answer, and the answer may

@@ -1,5 +1,7 @@
 //! One shard's thread without its clients: the engine, the queue, the memory, and the router's messages.
 
+mod world;
+
 use crate::{
     client::Memory as ClientMemory,
     cut_request::CutRequest,
@@ -7,14 +9,14 @@ use crate::{
     memory::{BufferClass, Memory},
     message::{Address, Message, Peer},
     runs::{COMPLAINTS_NS, PLACES_NS, Runs},
-    status::{self, Counters},
+    status::Counters,
 };
-use lapstrake_array::{Outgoing, RoutedRequest, Router, RouterWorld, ShardGone, SpanMap};
+use lapstrake_array::{RoutedRequest, Router, SpanMap};
 use lapstrake_control::MemberWork;
 use lapstrake_device::{Member, Op, Pool, Queue};
 use lapstrake_engine::{
-    Buf, BufId, Comparison, Compute, Finding, IoId, IoKind, MemberId, MemberIo, Notice, Order,
-    RequestError, RequestKind, Seal, Shard, ShardGeometry, SyncPiece, Time, World,
+    Buf, BufId, IoId, MemberId, Notice, Order, RequestError, RequestKind, Shard, ShardGeometry,
+    SyncPiece, Time,
 };
 use lapstrake_volumes::{Map, Piece, Place};
 use slab::Slab;
@@ -26,6 +28,7 @@ use std::{
     time::Instant,
 };
 use tracing::{trace, warn};
+use world::ShardWorld;
 
 /// Who asked for a request.
 #[derive(Debug)]
@@ -36,125 +39,6 @@ pub(crate) enum Caller {
     External(Sender<Result<(), RequestError>>),
     /// A client of this shard, of whose request this is a part, by the key of a [`CutRequest`].
     Part(usize),
-}
-
-/// What carries out what a shard and its router want: a borrow of [`ShardRuntime`] without them.
-struct ShardWorld<'a> {
-    index: usize,
-    peers: &'a [Peer],
-    queue: &'a mut Queue,
-    memory: &'a mut Memory,
-    replies: &'a mut VecDeque<(usize, u64, Result<(), RequestError>)>,
-    cut: &'a mut Slab<CutRequest>,
-    cut_ready: &'a mut Vec<usize>,
-    notices: &'a mut VecDeque<Notice>,
-    devices: &'a [usize],
-    sent: &'a mut [MemberWork],
-    zeroing: &'a mut Vec<(IoId, usize)>,
-    moving: &'a mut Option<Pool>,
-    began: Instant,
-}
-
-impl World for ShardWorld<'_> {
-    fn now(&self) -> Time {
-        Time(self.began.elapsed().as_nanos() as u64)
-    }
-
-    fn start_io(&mut self, io: MemberIo) {
-        let member = self.devices[usize::from(io.member.0)];
-        let (offset, len) = (io.sector.0 * 512, io.len.0 * 512);
-        trace!(member_id = io.member.0, kind = ?io.kind, offset, len, "member I/O");
-        status::count_io(&mut self.sent[usize::from(io.member.0)], io.kind == IoKind::Read, len);
-        let iov = self.memory.iov(&io.pieces);
-        let op = match io.kind {
-            IoKind::Read => Op::Read { member, offset, iov: &iov },
-            IoKind::Write { fua } => Op::Write { member, offset, iov: &iov, fua },
-            IoKind::Flush => Op::Flush { member },
-            IoKind::Discard => Op::Discard { member, offset, len },
-            IoKind::WriteZeroes { fua, unmap } => {
-                if fua {
-                    self.zeroing.push((io.id, member));
-                }
-                Op::WriteZeroes { member, offset, len, may_unmap: unmap }
-            }
-        };
-        // SAFETY: the engine holds every buffer of an I/O until its completion.
-        unsafe { self.queue.submit(Token::Engine(io.id).pack(), op) };
-    }
-
-    fn compute(&mut self, work: &Compute) {
-        self.memory.compute(work);
-    }
-
-    fn seal(&mut self, seal: &Seal) {
-        self.memory.seal(seal);
-    }
-
-    fn compare(&mut self, comparison: &Comparison) -> Vec<Finding> {
-        self.memory.compare(comparison)
-    }
-}
-
-impl RouterWorld for ShardWorld<'_> {
-    type Caller = Caller;
-    type Address = Address;
-
-    fn lend(&mut self, address: Address) -> Buf {
-        Buf { id: self.memory.lend(address.0), offset: 0 }
-    }
-
-    fn unlend(&mut self, buf: Buf) {
-        self.memory.free(buf.id);
-    }
-
-    fn advance(address: Address, sectors: u32) -> Address {
-        // SAFETY: within the request's own memory.
-        Address(unsafe { address.0.add(sectors as usize * 512) })
-    }
-
-    fn send(&mut self, outgoing: Outgoing<Caller, Address>) -> Result<(), ShardGone> {
-        match outgoing {
-            Outgoing::Request { to, key, request } => {
-                let message = Message::Request { from: self.index, key, request };
-                return self.peers[to].send(message).then_some(()).ok_or(ShardGone { key });
-            }
-            Outgoing::Reply { to, key, result } => {
-                self.peers[to].send(Message::Reply { key, result });
-            }
-            Outgoing::Answer { caller: Caller::Client(client, id), result } => {
-                self.replies.push_back((client, id, result));
-            }
-            Outgoing::Answer { caller: Caller::Part(key), result } => {
-                if self.cut[key].ended(result) {
-                    self.replies.push_back(self.cut.remove(key).reply());
-                } else {
-                    self.cut_ready.push(key);
-                }
-            }
-            Outgoing::Answer { caller: Caller::External(answer), result } => {
-                // Who has lost interest in it need not be told.
-                let _ = answer.send(result);
-            }
-        }
-        Ok(())
-    }
-
-    fn notify(&mut self, notice: Notice) {
-        self.notices.push_back(notice);
-    }
-
-    fn memory_to_move(&mut self, sectors: u64) -> Option<Address> {
-        let bytes = sectors as usize * 512;
-        if self.moving.as_ref().is_none_or(|pool| pool.stats().capacity < bytes) {
-            *self.moving = Pool::new(bytes, true).ok();
-        }
-        self.moving.as_ref().map(|pool| Address(pool.base()))
-    }
-
-    fn clear(&mut self, Address(start): Address, sectors: u64) {
-        // SAFETY: within the memory that was given for what is moved, which nobody else uses now.
-        unsafe { start.write_bytes(0, sectors as usize * 512) };
-    }
 }
 
 #[derive(Debug, Default)]
@@ -506,7 +390,11 @@ impl ShardRuntime {
         self.questions.ask(client, id, range);
     }
 
+    /// Not while spans change hands: of which geometry this shard is then its router does not know yet.
     fn answer_questions(&mut self) {
+        if self.router.is_halted() {
+            return;
+        }
         let Self { queue, engine, devices, router, view, replies, .. } = self;
         let device = |member: MemberId| queue.member(devices[usize::from(member.0)]);
         let shard = router.has_one_geometry().then_some(&*engine);
@@ -624,7 +512,7 @@ impl ShardRuntime {
 
     /// Whether reads wait until messages have been read: [`ShardRuntime::start_reads`] is due.
     pub(crate) fn has_unheard(&self) -> bool {
-        self.router.has_unheard() || self.questions.are_open()
+        self.router.has_unheard() || self.questions.are_open() && !self.router.is_halted()
     }
 
     pub(crate) fn start_reads(&mut self) {

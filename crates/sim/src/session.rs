@@ -14,15 +14,17 @@ mod requests;
 mod reshape;
 #[cfg(test)]
 mod scripted;
+mod setup;
 mod sync_runs;
 mod wear;
 mod words;
 mod world;
 
 pub(crate) use bitmap::{FileUse, new_bitmap, new_file};
+pub(crate) use setup::Setup;
 pub(crate) use words::in_words;
 
-use areas::{cache_pages, data_area, log_area, span};
+use areas::{log_area, span};
 
 use crate::{
     agenda::Agenda,
@@ -32,16 +34,13 @@ use crate::{
     oracle::{Floors, Oracle},
     plan::Plan,
 };
-use lapstrake_array::{
-    Action, Coordinator, Front, RoutedRequest, Router, SpanMap,
-    start::{After, CarriedOut, ShardTerms, StartMember, StartPlan, SupervisorTerms},
-};
+use lapstrake_array::{Action, Coordinator, RoutedRequest, Router, SpanMap, start::StartMember};
 use lapstrake_engine::{
     Buf, BufId, FULLY_TRUSTED, MemberConfig, MemberId, MemberIo, MetaWrite, Notice, Order,
     PAGE_BYTES, Request, RequestError, RequestId, Shard, ShardGeometry, Supervisor, SyncAction,
-    SyncConfig, SyncPiece, SyncSpeed, Time, journal::JOURNAL_PAGES,
+    SyncPiece, Time,
 };
-use lapstrake_geometry::{Geometry, Sectors};
+use lapstrake_geometry::Geometry;
 use lapstrake_metadata::Superblock;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -51,88 +50,6 @@ const EPOCH_S: u64 = 1_800_000_000;
 const LINGER_NS: u64 = 2_000_000_000;
 /// A session that takes more events than this has got stuck.
 const EVENTS_MAX: u64 = 2_000_000;
-
-/// An array that is about to run.
-#[derive(Debug)]
-pub(crate) struct Setup {
-    pub plan: StartPlan<usize>,
-    /// What a reshape that is under way makes of it.
-    pub after: Option<After<usize>>,
-    pub done: CarriedOut,
-    /// Disks that are to be added while it runs, and what they say of themselves.
-    pub returning: Vec<(usize, Superblock)>,
-    /// A dirty degraded array was forced, so nothing may fail.
-    pub was_forced: bool,
-}
-
-impl Setup {
-    /// Pages of each shard's stripe cache and journal.
-    fn scratch_pages(&self, plan: &Plan) -> u32 {
-        cache_pages(plan, &self.plan.geometry) + self.done.journal.map_or(0, |_| JOURNAL_PAGES)
-    }
-
-    /// The plan of each shard: of two geometries the new one has the last.
-    fn plan_of(&self, shard: usize, plan: &Plan) -> &StartPlan<usize> {
-        let after = self.after.as_ref().filter(|_| shard == plan.shards - 1);
-        after.map_or(&self.plan, |after| &after.plan)
-    }
-
-    fn shards(&self, plan: &Plan, members: &[MemberConfig]) -> Vec<Shard> {
-        let shard = |index: usize| {
-            let terms = ShardTerms {
-                index,
-                read_only: false,
-                block: Sectors(plan.block()),
-                scratch: BufId(index as u32),
-                scratch_pages: self.scratch_pages(plan),
-                behind_pages: plan.behind_pages,
-            };
-            let of = self.plan_of(index, plan);
-            let configs = of.members.iter().zip(members);
-            let configs =
-                configs.map(|(m, config)| MemberConfig::new(&m.record, config.rotational));
-            Shard::new(of.shard_config(&self.done, configs.collect(), &terms))
-        };
-        (0..plan.shards).map(shard).collect()
-    }
-
-    fn supervisor(&self, plan: &Plan, span: u64) -> Supervisor {
-        let (speed, span) = (SyncSpeed::default(), Sectors(span));
-        let terms = SupervisorTerms {
-            shards: plan.shards,
-            safe_mode_delay_ns: plan.safe_mode_delay_ns,
-            sync: SyncConfig { speed, frozen: plan.frozen, span },
-            epoch_s: EPOCH_S,
-        };
-        Supervisor::new(match &self.after {
-            Some(after) => after.supervisor_config(&self.plan, &self.done, &terms),
-            None => self.plan.supervisor_config(&self.done, &terms),
-        })
-    }
-
-    /// Where a member's data is, before and after a reshape.
-    fn data_area(&self, member: usize) -> (u64, u64) {
-        let plans = [Some(&self.plan), self.after.as_ref().map(|after| &after.plan)];
-        let areas =
-            plans.into_iter().flatten().map(|of| data_area(of.members[member].superblock()));
-        areas.reduce(|one, two| (one.0.min(two.0), one.1.max(two.1))).expect("there is one")
-    }
-
-    fn spans(&self, plan: &Plan, span: u64) -> SpanMap {
-        let owners = if plan.has_one_writer() { vec![0] } else { (0..plan.shards).collect() };
-        let spans = SpanMap::new(span);
-        let Some(After { position, is_backwards, .. }) = &self.after else {
-            return spans.among(owners);
-        };
-        let shard = plan.shards - 1;
-        spans.among((0..shard).collect()).with_front(Front {
-            position: position.0,
-            is_backwards: *is_backwards,
-            shard,
-            moving: 0..0,
-        })
-    }
-}
 
 /// How a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -95,9 +95,13 @@ impl Halves {
         };
         let both = superblocks.iter().map(|own| own.as_ref().map(half).unzip());
         let (mut before, after): (Vec<_>, Vec<_>) = both.unzip();
-        if !has_second_parity(&before) {
-            for own in before.iter_mut().flatten() {
-                *own = own.without_second_parity().unwrap_or_else(|| own.clone());
+        let is_half = |own: &Option<Superblock>| own.as_ref().and_then(fresh).is_some();
+        let halves = before.iter_mut().zip(&*superblocks).filter(|(_, own)| is_half(own));
+        let mut halves: Vec<&mut Superblock> =
+            halves.filter_map(|(half, _)| half.as_mut()).collect();
+        if !halves.iter().any(|own| has_second_parity(own)) {
+            for own in &mut halves {
+                **own = own.without_second_parity().unwrap_or_else(|| own.clone());
             }
         }
         Some(Self { before, after })
@@ -118,13 +122,11 @@ fn halves(own: &Superblock, fresh: &Reshape) -> (Superblock, Superblock) {
     (own.clone(), after)
 }
 
-/// Whether the last slot of the array before has all of its data: of a RAID5 that gets a second parity superblocks tell as
-/// of a RAID6 that lacks it.
-fn has_second_parity(before: &[Option<Superblock>]) -> bool {
-    before.iter().flatten().any(|own| {
-        let last = Slot(own.raid_disks().saturating_sub(1));
-        own.role() == Role::Active(last) && own.recovery_offset().is_none()
-    })
+/// Whether this member has all data of the last slot of the array before: of a RAID5 that gets a second parity superblocks
+/// tell as of a RAID6 that lacks it.
+fn has_second_parity(before: &Superblock) -> bool {
+    let last = Slot(before.raid_disks().saturating_sub(1));
+    before.role() == Role::Active(last) && before.recovery_offset().is_none()
 }
 
 fn shift(reshape: &Reshape) -> i64 {
@@ -132,17 +134,23 @@ fn shift(reshape: &Reshape) -> i64 {
 }
 
 impl<D: Clone> After<D> {
-    /// The plan of the array that will be beside that of the one that was, of the same members in the same order. None:
-    /// they are not the same.
+    /// The plan of the array that will be beside that of the one that was, of the same members in the same order. Who has no
+    /// slot in one, and is out of date in the other, is left out of both. None: they are not the same.
     pub fn new(
-        before: &StartPlan<D>,
+        before: &mut StartPlan<D>,
         mut plan: StartPlan<D>,
         (position, is_backwards): (Sector, bool),
         is_same: impl Fn(&D, &D) -> bool,
     ) -> Option<Self> {
-        let place = |member: &StartMember<D>| {
-            before.members.iter().position(|it| is_same(&it.device, &member.device))
+        let find = |among: &[StartMember<D>], member: &StartMember<D>| {
+            among.iter().position(|it| is_same(&it.device, &member.device))
         };
+        let stays = |member: &StartMember<D>, other: &[StartMember<D>]| {
+            member.record.slot.is_some() || find(other, member).is_some()
+        };
+        before.members.retain(|member| stays(member, &plan.members));
+        plan.members.retain(|member| stays(member, &before.members));
+        let place = |member: &StartMember<D>| find(&before.members, member);
         plan.members.sort_by_key(place);
         let places = plan.members.iter().map(place);
         let is_same = places.eq((0..before.members.len()).map(Some));

@@ -1,7 +1,7 @@
 //! Promise: an array of RAID4, 5 or 6 gets more members, another level, chunk or layout while it is served; wherever it is
 //! left, it goes on here or in the kernel, and all bytes are there; what cannot be had is refused and changes nothing.
 
-use crate::support::md::Md;
+use crate::support::md::{Md, state};
 use crate::support::{Lab, pattern};
 
 /// How the array is made, of which members, what is asked for.
@@ -163,6 +163,62 @@ fn a_cut_at_any_moment_leaves_all_that_was_answered() {
         assert!(read == lengthened(bytes, read.len()), "{wish}");
         server.stop();
     }
+}
+
+/// What would be lost: a disk that was taken out, and may have been kept for a reason.
+#[test]
+fn a_new_member_that_was_taken_out_meanwhile_is_left_alone() {
+    let lab = lab();
+    create(&lab, "-l5 -c64", "m0 m1 m2");
+    let server = lab.serve_data("--shards 2 --sync-speed-max 1500 m0 m1 m2");
+    let bytes = pattern(7, lab.detail()["array_bytes"].as_u64().unwrap() as usize);
+    lab.fill(&server, &bytes);
+    lab.run("grow data --raid-devices 4 m3").ok();
+    lab.run("fail data m3").ok();
+    lab.run("remove data m3").ok();
+    lab.fill(&server, &bytes);
+    server.stop();
+    let taken_out = lab.read("m3");
+    let server = lab.serve_data("--shards 2 m0 m1 m2 m3");
+    assert_eq!(lab.run("wait data").code, 3, "it is degraded");
+    assert_eq!(state(&lab.detail(), "m3"), "absent");
+    let read = lab.contents(&server);
+    assert!(read == lengthened(bytes, read.len()));
+    server.stop();
+    assert!(lab.read("m3") == taken_out, "it was written");
+}
+
+/// What would be lost: all that was not moved yet, if the freshest of all devices told whether a reshape has ended.
+#[test]
+fn a_member_of_another_array_does_not_end_a_reshape() {
+    let lab = lab();
+    lab.run("create other -l1 --assume-clean m4 missing --size 8M --force").ok();
+    for round in 0..12 {
+        let server = lab.serve("--name other --degraded m4");
+        lab.fill(&server, &pattern(round, 4096));
+        server.stop();
+    }
+    let bytes = half_done(&lab, "-l5 -c64", "m0 m1 m2", "--raid-devices 4 m3");
+    let events = |member: &str| lab.run(&format!("examine --json {member}")).ok().out;
+    let count = |member: &str| -> u64 {
+        let told = events(member);
+        let at = told.find("\"events\":").unwrap() + 9;
+        told[at..]
+            .trim_start()
+            .split(|c: char| !c.is_ascii_digit())
+            .next()
+            .unwrap()
+            .parse()
+            .unwrap()
+    };
+    assert!(count("m4") > count("m0"), "the other array is to be the freshest");
+    let uuid = lab.run("examine m0").ok().out;
+    let uuid = uuid.lines().find_map(|line| line.trim().strip_prefix("Array UUID : ")).unwrap();
+    let server = lab.serve_data(&format!("--shards 2 --uuid {uuid} m0 m1 m2 m3 m4"));
+    lab.run("wait data").ok();
+    let read = lab.contents(&server);
+    assert!(read == lengthened(bytes, read.len()));
+    server.stop();
 }
 
 #[test]

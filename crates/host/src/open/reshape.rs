@@ -83,7 +83,8 @@ fn add_missing(to: &mut StartPlan<Arc<Member>>, from: &StartPlan<Arc<Member>>) {
     let lacks = |member: &&StartMember<Arc<Member>>| {
         !to.members.iter().any(|it| Arc::ptr_eq(&it.device, &member.device))
     };
-    let missing: Vec<_> = from.members.iter().filter(lacks).cloned().collect();
+    let has_slot = |member: &&StartMember<Arc<Member>>| member.record.slot.is_some();
+    let missing: Vec<_> = from.members.iter().filter(has_slot).filter(lacks).cloned().collect();
     to.members.extend(missing.into_iter().map(|mut member| {
         (member.record.slot, member.record.trusted_to) = (None, Sector(0));
         member
@@ -116,6 +117,8 @@ fn add_to_report(lines: &mut [Line], before: &Assembly, after: &Assembly, new: V
     };
     for (id, (line, new)) in lines.iter_mut().zip(new).enumerate() {
         match (holds(before, id), holds(after, id)) {
+            // It was a member of the new geometry, and is out of date.
+            (true, false) if before.spares.contains(&id) => *line = new,
             (false, true) => {
                 *line = new;
                 line.verdict += " of the new geometry";

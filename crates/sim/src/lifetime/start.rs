@@ -165,7 +165,7 @@ impl Lifetime<'_> {
         };
         let is_asked_for = data(&before.geometry) == data(&plan.geometry);
         let recorded = is_asked_for.then_some(told.position);
-        let after = After::new(&before, plan.clone(), front, |one, two| one == two);
+        let after = After::new(&mut before, plan.clone(), front, |one, two| one == two);
         let mut after = after.ok_or("the arrays before and after have other members")?;
         after.carry_on(&mut before, recorded).map_err(|error| format!("the reshape: {error}"))?;
         *plan = after.plan;

@@ -1,0 +1,74 @@
+//! What is written of a member, in a reshape or not; what a reshape makes of members' superblocks and slots, and what is kept
+//! of the array before it.
+
+use super::{ArrayState, Member, Membership};
+use crate::{
+    members::FULLY_TRUSTED,
+    reshape::{Frontier, NewGeometry, new_slots, shifts},
+    supervisor::DiskState,
+};
+use alloc::vec::Vec;
+use core::mem;
+use lapstrake_geometry::Slot;
+use lapstrake_metadata::{ReshapeRecord, Superblock};
+
+impl Member {
+    /// Its superblock as it is to be written. `before`: of the array that a reshape changes.
+    pub(super) fn image(&self, before: Option<&Superblock>, array: &ArrayState) -> Vec<u8> {
+        if let Some((before, frontier)) = before.zip(array.reshape) {
+            let Frontier { position, member_sector, is_backwards } = frontier;
+            let data_before = self.data_before;
+            let record = ReshapeRecord { before, data_before, position, is_backwards };
+            let mut image = self.superblock.in_reshape(&record);
+            if self.lacks_before {
+                image.set_recovery_offset(Some(member_sector));
+            }
+            return image.encode();
+        }
+        if !array.denies_bitmap {
+            return self.superblock.encode();
+        }
+        let mut without = self.superblock.clone();
+        without.set_bitmap_offset(None);
+        without.encode()
+    }
+}
+
+impl Membership {
+    /// Has all superblocks be of another geometry, gives spares the slots that come to it, and keeps what it was.
+    pub(crate) fn begin_reshape(&mut self, to: &NewGeometry) {
+        let new = to.geometry.raid_disks();
+        let before = self.members.iter().map(|member| member.superblock.clone()).collect();
+        for slot in new_slots(mem::replace(&mut self.raid_disks, new), new) {
+            let spare = self.spare().expect("there are spares enough");
+            let spare = self.get_mut(spare);
+            (spare.slot, spare.state) = (Some(slot), DiskState::InSync);
+            spare.recovered_to = FULLY_TRUSTED;
+        }
+        for member in &mut self.members {
+            member.superblock.take_geometry(&to.superblock, to.shift);
+        }
+        self.keep_before(before);
+        self.check();
+    }
+
+    /// Keeps what superblocks say of the array before a reshape.
+    fn keep_before(&mut self, superblocks: Vec<Superblock>) {
+        let Some(mut before) = superblocks.first().cloned() else { return };
+        let old = before.raid_disks();
+        before.take_over_for(&self.members[0].superblock);
+        for (member, own) in self.members.iter_mut().zip(&superblocks) {
+            member.data_before = Some((own.data_offset(), own.data_size()));
+            let gets_parity = |slot: Slot| (old..before.raid_disks()).contains(&slot.0);
+            member.lacks_before = member.slot.is_some_and(gets_parity);
+        }
+        self.before = Some(before);
+    }
+
+    /// Takes in members' superblocks of the array that a reshape changes. By how much their data moves, least and most.
+    pub(crate) fn take_up_reshape(&mut self, before: Vec<Superblock>) -> (i64, i64) {
+        let shifts = shifts(&before, self.members.iter().map(|member| &member.superblock));
+        self.keep_before(before);
+        shifts
+    }
+}
