@@ -183,6 +183,7 @@ fn reshape(args: &Args) -> Outcome {
         }
     }
     let Grown { changed } = asked?;
+    let goal = *level;
     let Detail { level, layout, chunk_bytes, raid_devices, reshape, .. } = target.detail(None)?;
     let (level, layout, chunk_bytes, raid_devices) = match reshape {
         Some(to) => (to.level, to.layout, to.chunk_bytes, to.raid_devices),
@@ -206,9 +207,11 @@ fn reshape(args: &Args) -> Outcome {
     }
     let shape =
         format!("{level} {layout} of {raid_devices} members with chunks of {}K", chunk_bytes >> 10);
+    let goal = goal.map(|goal| goal.to_string()).filter(|goal| *goal != level);
+    let on_the_way = goal.map(|goal| format!(" on the way to {goal}")).unwrap_or_default();
     match changed {
         true => outln!(
-            "{name}: data is being moved to make it {shape}; `lapstrake wait {name}` waits for the end"
+            "{name}: it is becoming {shape}{on_the_way}; `lapstrake wait {name}` waits for the end"
         ),
         false => outln!("{name}: {shape} already"),
     }

@@ -265,9 +265,9 @@ impl Membership {
         self.members.iter().filter(|member| member.is_in_sync()).count()
     }
 
-    /// Whether a slot lacks a member in sync.
+    /// Whether a slot lacks a member in sync, in either geometry if there are two.
     pub(crate) fn is_degraded(&self) -> bool {
-        self.count_in_sync() < usize::from(self.raid_disks)
+        self.count_in_sync() < usize::from(self.slots())
     }
 
     /// Whether writes go through a journal, be it one that has failed.

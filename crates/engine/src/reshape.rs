@@ -10,6 +10,10 @@
 //! - superblocks of every member say how far data was moved, stably, before a shard takes requests by that;
 //! - nothing else is changed meanwhile: no recovery, resync, check, bitmap or size.
 
+mod step;
+
+pub use step::Step;
+
 use crate::{
     bitmap_change::BitmapChange,
     members::{FULLY_TRUSTED, MemberPlace},
@@ -31,12 +35,39 @@ const WINDOW_SECTORS: u64 = (16 << 20) / 512;
 pub struct NewGeometry {
     /// It.
     pub geometry: Geometry,
+    /// The old one, with no more of each member in use than in the new one.
+    pub before: Geometry,
     /// Any member's, which says its level, layout, chunk and slots.
     pub superblock: Superblock,
-    /// So much further on each member its data begins.
-    pub shift: i64,
-    /// Data is moved from the array's end on.
-    pub is_backwards: bool,
+    /// How data gets there.
+    pub course: Course,
+}
+
+/// How data gets to where another geometry has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Course {
+    /// It is there: both lay it out alike ([`Step::stays`]).
+    Stays,
+    /// It is moved.
+    Moves {
+        /// So much further on each member its data begins.
+        shift: i64,
+        /// It is moved from the array's end on.
+        is_backwards: bool,
+    },
+}
+
+impl Course {
+    pub(crate) fn shift(self) -> i64 {
+        match self {
+            Self::Stays => 0,
+            Self::Moves { shift, .. } => shift,
+        }
+    }
+
+    fn is_backwards(self) -> bool {
+        matches!(self, Self::Moves { is_backwards: true, .. })
+    }
 }
 
 /// A reshape that was under way when the array was started.
@@ -46,6 +77,8 @@ pub struct ReshapeInProgress {
     pub before: Geometry,
     /// Members' superblocks of the array that was, by [`MemberId`](crate::MemberId).
     pub superblocks: Vec<Superblock>,
+    /// Their slots in it.
+    pub slots: Vec<Option<Slot>>,
     /// The array's sector at which the two geometries meet.
     pub position: Sector,
     /// The new geometry holds from there on; else up to there.
@@ -60,7 +93,8 @@ impl ReshapeInProgress {
         let (before, position) = (self.before.clone(), self.position);
         let mut reshape = Reshape::new(Stage::Moving, before, position, self.is_backwards);
         reshape.shifts = shifts(&self.superblocks, superblocks.iter().copied());
-        reshape.run(after).is_some()
+        let shift = self.is_backwards.then_some(reshape.shifts.0);
+        reshape.run(after).is_some() && keeps_up(&self.before, after, shift)
     }
 }
 
@@ -135,6 +169,18 @@ impl Reshape {
 
     fn is_moving(&self) -> bool {
         self.stage == Stage::Moving
+    }
+
+    fn begin(&mut self, to: &NewGeometry) {
+        let is_moved = to.course != Course::Stays;
+        self.stage = if is_moved { Stage::Beginning } else { Stage::Ending };
+        self.before = to.before.clone();
+        self.shifts = (to.course.shift(), to.course.shift());
+        self.position = match to.course.is_backwards() {
+            true => Sector(to.geometry.array_sectors().0),
+            false => Sector(0),
+        };
+        self.recorded = self.position;
     }
 
     /// Whether the next window may begin, as far as superblocks go.
@@ -243,8 +289,8 @@ impl Supervisor {
         if !self.may_begin_reshape(now, &to) {
             return false;
         }
-        let is_backwards = to.is_backwards;
         let before = self.geometry.clone();
+        let is_backwards = to.course.is_backwards();
         let mut reshape = Reshape::new(Stage::Levelling, before, Sector(0), is_backwards);
         reshape.to = Some(to);
         self.reshape = Some(reshape);
@@ -259,30 +305,25 @@ impl Supervisor {
     fn may_begin_reshape(&self, now: Time, to: &NewGeometry) -> bool {
         let is_at_end = self.stopping || self.broken || self.is_frozen();
         let is_busy = self.is_changing_bitmap() || self.sync_progress(now).is_some();
-        !is_at_end && !is_busy && self.is_fit_for(to)
+        !is_at_end && !is_busy && !self.is_size_unheard() && self.is_fit_for(to)
     }
 
     /// Whether members are such that the reshape can begin.
     fn is_fit_for(&self, to: &NewGeometry) -> bool {
-        // With fewer members for data the new geometry would catch up with what was not moved yet.
-        let keeps_up = match (&self.geometry, &to.geometry) {
-            (Geometry::Parity(before), Geometry::Parity(after)) => {
-                after.data_disks() >= before.data_disks()
-            }
-            _ => false,
-        };
+        let shift = to.course.shift();
+        let backwards = to.course.is_backwards().then_some(shift);
+        let keeps_up = to.course == Course::Stays || keeps_up(&to.before, &to.geometry, backwards);
         let (old, new) = (self.geometry.raid_disks(), to.geometry.raid_disks());
         let spares = self.members.iter().filter(|m| m.state() == DiskState::Spare).count();
         let is_logged = |m: &Member| m.superblock().has_journal() || m.superblock().has_ppl();
         let is_unfit = |m: &Member| m.is_incomplete() || m.log().has_bad_blocks() || is_logged(m);
         let lacks_room = |m: &Member| {
-            let room = m.superblock().data_size().0.saturating_add_signed(-to.shift);
+            let room = m.superblock().data_size().0.saturating_add_signed(-shift);
             m.superblock().data_size().0.min(room) < to.geometry.component().0
         };
         let mut present = self.members.iter().filter(|m| m.is_present());
         keeps_up
-            && new >= old
-            && spares >= usize::from(new - old)
+            && spares >= usize::from(new.saturating_sub(old))
             && !self.is_degraded()
             && self.resync_from().is_none()
             && to.geometry.array_sectors() >= self.usable()
@@ -322,8 +363,8 @@ impl Supervisor {
     }
 
     /// Begins the reshape that is wanted, while all shards pause: what shards that keep the old geometry go by until it has
-    /// ended, and what a shard that owns nothing then goes by. None: members are not fit for it any more, and nothing was
-    /// begun.
+    /// ended, and what a shard that owns nothing then goes by. None: shards go on as they are, since data stays where it is,
+    /// or members are not fit for it any more and nothing was begun.
     ///
     /// # Panics
     /// If none is wanted.
@@ -336,21 +377,19 @@ impl Supervisor {
             return None;
         }
         let Some(reshape) = &mut self.reshape else { return None };
-        reshape.stage = Stage::Beginning;
-        reshape.shifts = (to.shift, to.shift);
-        reshape.position = Sector(match to.is_backwards {
-            true => to.geometry.array_sectors().0,
-            false => 0,
-        });
-        reshape.recorded = reshape.position;
+        reshape.begin(&to);
+        self.geometry = to.before.clone();
         let before = self.shard_geometry();
         self.members.begin_reshape(&to);
-        let sizes = [&self.geometry, &to.geometry].map(Geometry::array_sectors);
+        let sizes = [&to.before, &to.geometry].map(Geometry::array_sectors);
         self.usable.on_record(sizes[0].min(sizes[1]));
         self.geometry = to.geometry;
+        if to.course == Course::Stays {
+            self.members.end_reshape();
+        }
         self.updates.request();
         self.act(now);
-        Some((before, self.shard_geometry()))
+        (to.course != Course::Stays).then(|| (before, self.shard_geometry()))
     }
 
     /// Whether all shards are to take the array's geometry now, so that [`Self::reshape_told`] is due.
@@ -380,7 +419,7 @@ impl Supervisor {
         let has_logs = self.reshape.as_ref().is_none_or(|it| it.stage == Stage::Ended);
         let place = |m: &Member| MemberPlace {
             data_offset: m.superblock().data_offset(),
-            slot: m.slot().filter(|_| m.is_present()),
+            slot: m.slot().filter(|slot| m.is_present() && slot.0 < self.geometry.raid_disks()),
             has_log: has_logs && m.log().is_kept(),
         };
         ShardGeometry {
@@ -392,9 +431,9 @@ impl Supervisor {
 
     /// Takes up a reshape that was under way when the array was started.
     pub(crate) fn take_up_reshape(&mut self, begun: ReshapeInProgress) {
-        let ReshapeInProgress { before, superblocks, position, is_backwards } = begun;
+        let ReshapeInProgress { before, superblocks, slots, position, is_backwards } = begun;
         let mut reshape = Reshape::new(Stage::Moving, before, position, is_backwards);
-        reshape.shifts = self.members.take_up_reshape(superblocks);
+        reshape.shifts = self.members.take_up_reshape(superblocks, &slots);
         let sizes = [&reshape.before, &self.geometry].map(Geometry::array_sectors);
         self.usable.on_record(sizes[0].min(sizes[1]));
         self.reshape = Some(reshape);
@@ -412,6 +451,7 @@ impl Supervisor {
     pub(crate) fn all_moved(&mut self) {
         if let Some(reshape) = &mut self.reshape {
             reshape.stage = Stage::Ending;
+            self.members.end_reshape();
             self.updates.request();
         }
     }
@@ -448,6 +488,14 @@ impl Shard {
         self.members.place_anew(to.geometry.raid_disks(), &to.places);
         self.in_sync.set_to(to.in_sync_to);
     }
+}
+
+/// Whether what is written never comes upon what was not moved yet, down to the array's beginning: where there are fewer
+/// members for data, it is written from the end on, at least a chunk further on. `shift`: by how much, if it goes backwards.
+fn keeps_up(before: &Geometry, after: &Geometry, shift: Option<i64>) -> bool {
+    let (Geometry::Parity(before), Geometry::Parity(after)) = (before, after) else { return false };
+    let chunk = before.chunk().max(after.chunk()).0 as i64;
+    after.data_disks() >= before.data_disks() || shift.is_some_and(|shift| shift >= chunk)
 }
 
 /// Slots that come to an array, for spares in their order.

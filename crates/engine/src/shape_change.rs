@@ -122,6 +122,11 @@ impl Supervisor {
         true
     }
 
+    /// Whether shards have yet to hear how much that is.
+    pub(crate) fn is_size_unheard(&self) -> bool {
+        self.usable.unheard > 0
+    }
+
     /// How much of the array clients may use.
     #[must_use]
     pub fn usable(&self) -> Sectors {

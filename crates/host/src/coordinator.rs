@@ -15,7 +15,7 @@ use crate::{
     cache::CacheTerms,
     client::Client,
     command_error::CommandError,
-    message::{Answer, Command, Greeter, Message},
+    message::{Answer, Command, Greeter, Message, ReshapeWish},
     runs::{PLACES_NS, Runs},
     shard_runtime::{ShardRuntime, failure},
     status::{self, Counters},
@@ -96,6 +96,8 @@ pub(crate) struct CoordinatorRuntime {
     bitmap_answer: Option<Sender<Answer>>,
     /// Who waits for another size or number of copies.
     resize_answer: Option<Sender<Answer>>,
+    /// What the array is to become once it is what it becomes now.
+    next_reshape: Option<ReshapeWish>,
     /// By what stripe caches are made: a RAID1 gets and loses copies.
     cache: CacheTerms,
     /// Pages of the stripe caches for each member, and a change of that.
@@ -152,6 +154,7 @@ impl CoordinatorRuntime {
             overlay_loss: None,
             bitmap_answer: None,
             resize_answer: None,
+            next_reshape: None,
             cache: facts.cache,
             cache_size: facts.detail.stripe_cache_size,
             resizing: None,

@@ -221,6 +221,13 @@ fn of_v090(sb: &v090::Superblock) -> Option<Parts> {
 }
 
 impl v1::Superblock {
+    /// Slots of the array, during a reshape of the larger of both.
+    pub(crate) fn slots(&self) -> u32 {
+        let before = disks_before(self.raid_disks, self.delta_disks, v1::role::MAX.into());
+        let is_reshaped = self.has(v1::feature::RESHAPE_ACTIVE);
+        self.raid_disks.max(before.filter(|_| is_reshaped).unwrap_or(0))
+    }
+
     fn begin_reshape(&mut self, before: &Self, record: &ReshapeRecord<'_>) {
         use v1::feature::{NEW_OFFSET, RESHAPE_ACTIVE, RESHAPE_BACKWARDS};
         (self.new_level, self.new_layout, self.new_chunk) =

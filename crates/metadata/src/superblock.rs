@@ -453,7 +453,7 @@ impl Superblock {
             Self::V1(sb) => match sb.dev_roles.get(dev_number as usize) {
                 Some(&role::FAULTY) => Role::Faulty,
                 Some(&role::JOURNAL) => Role::Journal,
-                Some(&slot) if u32::from(slot) < sb.raid_disks => Role::Active(Slot(slot)),
+                Some(&slot) if u32::from(slot) < sb.slots() => Role::Active(Slot(slot)),
                 Some(&role::SPARE) | None => Role::Spare,
                 Some(&word) => Role::Unknown(word),
             },

@@ -85,7 +85,7 @@ impl<'a> Lifetime<'a> {
         let mut dice = dice;
         let (disks, geometry, file) = create(plan, &mut dice);
         let rows = raw::rows(&geometry) as usize;
-        let sectors = geometry.array_sectors().0;
+        let sectors = geometry.array_sectors().0.min(plan.clients_end());
         let oracle = if plan.lockless.is_some() { Oracle::unknown } else { Oracle::new };
         Self {
             options,
@@ -99,7 +99,7 @@ impl<'a> Lifetime<'a> {
             geometry,
             doubt: vec![false; rows],
             stale: BTreeSet::new(),
-            suspect: (usize::from(plan.disks)..plan.sizes.len()).collect(),
+            suspect: (usize::from(plan.disks_for_good())..plan.sizes.len()).collect(),
             was_forced: false,
             was_unlogged: false,
             stamp: 0,
@@ -253,7 +253,7 @@ impl<'a> Lifetime<'a> {
     fn take_growth(&mut self, geometry: &Geometry) {
         self.doubt.resize(raw::rows(geometry) as usize, true);
         self.unsure.resize(geometry.array_sectors().0 as usize, false);
-        self.oracle.grow(geometry.array_sectors().0);
+        self.oracle.grow(geometry.array_sectors().0.min(self.plan.clients_end()));
         self.geometry = geometry.clone();
     }
 
@@ -395,7 +395,9 @@ impl<'a> Lifetime<'a> {
         let homes = heal::heal(&part, &mut self.disks, &mut self.file, self.was_forced)?;
         self.made_whole();
         self.stale.clear();
-        self.suspect = (0..self.disks.len()).filter(|&disk| !homes.contains(&Some(disk))).collect();
+        let stays: Vec<_> = homes.iter().take(self.plan.disks_for_good().into()).collect();
+        self.suspect =
+            (0..self.disks.len()).filter(|&disk| !stays.contains(&&Some(disk))).collect();
         self.was_forced = false;
         let holes = Holes::of(&self.disks, &vec![None; self.disks.len()]);
         let image = heal::image(&self.disks, superblocks, &homes, &holes);

@@ -1,7 +1,7 @@
 //! What a seed stands for: the array, its load and its faults, drawn before anything runs.
 
 use crate::dice::Dice;
-use lapstrake_geometry::{Layout, Level, Sectors, Version};
+use lapstrake_geometry::{Config, Geometry, Layout, Level, Sectors, Version};
 use lapstrake_metadata::journal::{BLOCK, ring_min};
 use std::fmt;
 
@@ -31,6 +31,22 @@ pub(crate) struct ReshapePlan {
     pub shift: u64,
     /// It moves towards the members' ends, from the array's end on.
     pub is_backwards: bool,
+    /// There is no room for that: less of each member is used.
+    pub cuts: bool,
+}
+
+impl ReshapePlan {
+    /// The array that it makes, of members of which so much is in use.
+    pub(crate) fn config(&self, component: Sectors) -> Config {
+        Config {
+            level: self.level,
+            layout: self.layout,
+            chunk: self.chunk,
+            raid_disks: self.disks,
+            component,
+            member_sizes: Vec::new(),
+        }
+    }
 }
 
 /// A configuration drawn from a seed.
@@ -124,8 +140,25 @@ impl Plan {
     /// What the array uses of each member at first.
     pub(crate) fn component(&self) -> u64 {
         let least = self.sizes.iter().copied().min().unwrap_or_default();
-        let room = self.reshape.filter(|to| to.is_backwards).map_or(0, |to| to.shift);
+        let room = self.reshape.filter(|to| to.is_backwards && !to.cuts).map_or(0, |to| to.shift);
         self.grows_from.unwrap_or(least - room)
+    }
+
+    /// What it uses of each member once it is reshaped.
+    pub(crate) fn component_reshaped(&self) -> Sectors {
+        let room = self.reshape.filter(|to| to.cuts).map_or(0, |to| to.shift);
+        Sectors(self.component() - room)
+    }
+
+    /// How much of it clients ever use: what a reshape takes away is taken from them before.
+    pub(crate) fn clients_end(&self) -> u64 {
+        let after = self.reshape.map(|to| Geometry::new(&to.config(self.component_reshaped())));
+        after.and_then(Result::ok).map_or(u64::MAX, |after| after.array_sectors().0)
+    }
+
+    /// Disks that have slots from the beginning to the end.
+    pub(crate) fn disks_for_good(&self) -> u16 {
+        self.reshape.map_or(self.disks, |to| to.disks.min(self.disks))
     }
 
     /// Whether one shard is given all writes: with partial parity logs, a journal, or writes that are left behind.
@@ -247,21 +280,28 @@ impl Plan {
         }
         let level = match self.level {
             Raid4 => dice.pick(&[Raid4, Raid5]),
-            Raid5 => dice.pick(&[Raid5, Raid5, Raid6]),
+            Raid5 => dice.pick(&[Raid5, Raid5, Raid6, Raid4]),
+            Raid6 => dice.pick(&[Raid6, Raid6, Raid5]),
             level => level,
         };
+        let parity_goes = u16::from(self.level == Raid6 && level != Raid6);
         let more = dice.between(u64::from(level == Raid6 && self.level != Raid6)..=2) as u16;
-        let disks = self.disks + more;
+        let least = if level == Raid6 { 4 } else { 2 };
+        let is_fewer = level == self.level && self.disks > least && dice.one_in(4);
+        let (more, disks) =
+            if is_fewer { (0, self.disks - 1) } else { (more, self.disks + more - parity_goes) };
         let is_tall = self.chunk.0 > 32;
         let chunk = if is_tall { self.chunk.0 } else { dice.pick(&[8, 16, 32]) };
         let layout = draw_layout(level, disks.into(), dice);
         let shift = self.chunk.0.max(chunk) * dice.between(1..=3);
-        let is_backwards = more == 0 && dice.one_in(2);
+        let is_backwards = is_fewer || more == 0 && dice.one_in(2);
         let chunk = Sectors(chunk);
-        self.reshape = Some(ReshapePlan { level, layout, chunk, disks, shift, is_backwards });
         let least = self.sizes.iter().copied().min().unwrap_or_default();
         self.sizes.extend((0..more).map(|_| least + self.chunk.0 * dice.below(3)));
-        if is_backwards {
+        let cuts = is_fewer && least > 2 * shift && dice.one_in(2);
+        let to = ReshapePlan { level, layout, chunk, disks, shift, is_backwards, cuts };
+        self.reshape = Some(to);
+        if is_backwards && !cuts {
             self.sizes.iter_mut().for_each(|size| *size += shift);
         }
         self.shards = self.shards.max(2);

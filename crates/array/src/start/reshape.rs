@@ -23,9 +23,6 @@ pub enum NoReshape {
     /// One of the geometries is none of RAID4, 5 or 6.
     #[error("only reshapes between RAID4, RAID5 and RAID6 can be carried on here")]
     Level,
-    /// Slots go.
-    #[error("a reshape to fewer members, or fewer of them for data, cannot be carried on here")]
-    FewerMembers,
     /// The position is within a stripe.
     #[error("its position is not where stripes of both geometries end")]
     Position,
@@ -112,14 +109,16 @@ fn halves(own: &Superblock, fresh: &Reshape) -> (Superblock, Superblock) {
     if let Some(Reshape { before, after, .. }) = own.reshape() {
         return (before, after);
     }
-    let mut after = own.clone();
+    let (mut before, mut after) = (own.clone(), own.clone());
     after.take_geometry(&fresh.after, shift(fresh));
+    before.set_component(fresh.before.component());
+    after.set_component(fresh.after.component());
     // Nothing is moved before every member knows of the beginning, which this one has just missed.
     if own.events().saturating_add(1) >= fresh.after.events() {
         let number = own.dev_number();
         after.set_role_of(number, fresh.after.role_of(number));
     }
-    (own.clone(), after)
+    (before, after)
 }
 
 /// Whether this member has all data of the last slot of the array before: of a RAID5 that gets a second parity superblocks
@@ -191,9 +190,6 @@ impl<D: Clone> After<D> {
         let recovers = |plan: &StartPlan<D>| {
             !plan.assembly.recovering.is_empty() || !plan.assembly.replacements.is_empty()
         };
-        if new.raid_disks() < old.raid_disks() || new.data_disks() < old.data_disks() {
-            return Err(NoReshape::FewerMembers);
-        }
         let is_logged = |sb: &Superblock| sb.has_ppl() || sb.has_journal();
         if records.clone().any(|record| is_logged(&record.superblock)) {
             return Err(NoReshape::Logs);
@@ -233,6 +229,7 @@ impl<D: Clone> After<D> {
         ReshapeInProgress {
             before: before.geometry.clone(),
             superblocks: before.members.iter().map(|m| m.superblock().clone()).collect(),
+            slots: before.members.iter().map(|m| m.record.slot).collect(),
             position: self.position,
             is_backwards: self.is_backwards,
         }

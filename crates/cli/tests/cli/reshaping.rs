@@ -5,13 +5,16 @@ use crate::support::md::{Md, state};
 use crate::support::{Lab, pattern};
 
 /// How the array is made, of which members, what is asked for.
-const RESHAPES: [(&str, &str, &str); 6] = [
+const RESHAPES: [(&str, &str, &str); 9] = [
     ("-l5 -c64", "m0 m1 m2", "--raid-devices 4 m3"),
     ("-l6 -c64 -e 1.1", "m0 m1 m2 m3", "--raid-devices 5 --chunk 32K m4"),
     ("-l4 -c64", "m0 m1 m2", "--level 5 --layout left-symmetric m3 --raid-devices 4"),
     ("-l5 -c32", "m0 m1 m2", "--chunk 64K --layout right-asymmetric"),
     ("-l5 -c64", "m0 m1 m2", "--level 6 m3"),
     ("-l5 -c64 -p ra", "m0 m1 m2", "--level 6 --raid-devices 5 m3 m4"),
+    ("-l5 -c64", "m0 m1 m2 m3", "--raid-devices 3"),
+    ("-l6 -c64 -e 1.0", "m0 m1 m2 m3 m4", "--raid-devices 4 --chunk 32K"),
+    ("-l5 -c32 -e 1.0 --size 20416K", "m0 m1 m2", "--chunk 64K"),
 ];
 const MIB: usize = 1 << 20;
 
@@ -26,6 +29,16 @@ fn all(members: &str, wish: &str) -> String {
     all.join(" ")
 }
 
+/// Who of all has a slot in the end, and who is a spare then.
+fn kept<'a>(members: &str, wish: &str, all: &'a str) -> (&'a str, Option<&'a str>) {
+    let has_fewer = wish.contains(&format!("--raid-devices {}", members.split(' ').count() - 1));
+    let both = all.rsplit_once(' ').filter(|_| has_fewer);
+    both.map_or((all, None), |(stays, goes)| (stays, Some(goes)))
+}
+
+/// Takes out the last member.
+const WITHOUT_SPARE: &str = "quietly mdadm /dev/md0 --remove ${devices[-1]}; unset 'devices[-1]'";
+
 fn create(lab: &Lab, options: &str, members: &str) {
     lab.run(&format!("create data --assume-clean {options} {members}")).ok();
 }
@@ -36,8 +49,15 @@ fn half_done(lab: &Lab, options: &str, members: &str, wish: &str) -> Vec<u8> {
     let server = lab.serve_data(&format!("--shards 2 --sync-speed-max 2000 {members}"));
     let mut bytes = pattern(7, lab.detail()["array_bytes"].as_u64().unwrap() as usize);
     lab.fill(&server, &bytes);
-    let begun = lab.run(&format!("grow data {wish}")).ok();
-    assert!(begun.out.contains("data is being moved"), "{begun:?}");
+    let mut begun = lab.run(&format!("grow data {wish}"));
+    if let Some((_, size)) = begun.err.split_once("--array-size ") {
+        let size = size.split('`').next().unwrap();
+        lab.run(&format!("grow data --array-size {size}")).ok();
+        bytes.truncate(lab.detail()["array_bytes"].as_u64().unwrap() as usize);
+        begun = lab.run(&format!("grow data {wish}"));
+    }
+    let begun = begun.ok();
+    assert!(begun.out.contains("it is becoming"), "{begun:?}");
     lab.until("some of it", |shown| shown["sync"]["done_bytes"].as_u64() > Some(2 << 20));
     let front = pattern(8, 4 * MIB);
     lab.fill(&server, &front);
@@ -62,7 +82,7 @@ fn what_was_begun_here_is_carried_on_here_and_by_the_kernel() {
     for (options, members, wish) in RESHAPES {
         let (lab, all) = (lab(), all(members, wish));
         let bytes = half_done(&lab, options, members, wish);
-        let same_count = all == members;
+        let same_count = all == members && !wish.contains("--raid-devices");
         let sure = match same_count || wish == "--level 6 m3" {
             true => {
                 let refused = lab.run(&format!("serve {all}"));
@@ -75,7 +95,9 @@ fn what_was_begun_here_is_carried_on_here_and_by_the_kernel() {
         };
         let copies = Lab::new(&[20; 5]);
         all.split(' ').for_each(|name| copies.write_at(name, 0, &lab.read(name)));
-        let behind = lab.run(&format!("serve --reshape-position 0 {all}"));
+        // Superblocks of version 1.0 have no room before the data: it is moved from the array's end on.
+        let start = if options.contains("1.0") { bytes.len() } else { 0 };
+        let behind = lab.run(&format!("serve --reshape-position {start} {all}"));
         assert!(behind.code == 1 && behind.err.contains("not the place on record"), "{behind:?}");
         let server = lab.serve_data(&format!("--shards 2 {sure} {all}"));
         lab.run("wait data").ok();
@@ -84,9 +106,11 @@ fn what_was_begun_here_is_carried_on_here_and_by_the_kernel() {
         lab.run("check data").ok();
         lab.run("wait data").ok();
         assert_eq!(lab.detail()["mismatch_sectors"], 0, "{options}, {wish}");
+        let (stays, goes) = kept(members, wish, &all);
+        goes.map(|goes| lab.run(&format!("remove data {goes}")).ok());
         server.stop();
-        md.agrees(&lab, &all, &bytes);
-        md.finishes(&copies, &all, &bytes, "");
+        md.agrees(&lab, stays, &bytes);
+        md.finishes(&copies, &all, &bytes, goes.map_or("", |_| WITHOUT_SPARE));
     }
 }
 
@@ -130,6 +154,88 @@ fn a_reshape_that_the_kernel_began_is_carried_on() {
         assert!(copies.contents(&server) == read, "{options}, without {missing}");
         server.stop();
     }
+}
+
+/// Levels without a parity that the array has: it goes to the last member, which is let go then.
+#[test]
+fn a_parity_goes_to_the_last_member_and_with_it() {
+    let Some(mut md) = Md::boot("arrays that have lost a parity") else { return };
+    let courses = [
+        ("-l6 -c64", "--level 5", "raid5", "m0 m1 m2 m3", "m4"),
+        ("-l6 -c64 -p ra", "--level 4 --chunk 32K", "raid4", "m0 m1 m2 m3", "m4"),
+        ("-l5 -c64", "--level 4", "raid4", "m0 m1 m2 m3 m4", ""),
+    ];
+    for (options, wish, level, stays, goes) in courses {
+        let (lab, all) = (lab(), "m0 m1 m2 m3 m4");
+        create(&lab, options, all);
+        let server = lab.serve_data(&format!("--shards 2 {all}"));
+        let bytes = pattern(7, lab.detail()["array_bytes"].as_u64().unwrap() as usize);
+        lab.fill(&server, &bytes);
+        let begun = lab.run(&format!("grow data {wish}")).ok();
+        assert!(begun.out.contains(&format!("on the way to {level}")), "{begun:?}");
+        lab.until(level, |shown| shown["level"] == level && shown["reshape"].is_null());
+        assert_eq!(lab.detail()["raid_devices"], stays.split(' ').count(), "{wish}");
+        assert!(lab.contents(&server) == bytes, "{options}, {wish}");
+        lab.run("check data").ok();
+        lab.run("wait data").ok();
+        assert_eq!(lab.detail()["mismatch_sectors"], 0, "{options}, {wish}");
+        if !goes.is_empty() {
+            assert_eq!(state(&lab.detail(), goes), "spare");
+            lab.run(&format!("remove data {goes}")).ok();
+        }
+        server.stop();
+        md.agrees(&lab, stays, &bytes);
+    }
+}
+
+/// What was asked for is known to who was asked only: asked again, the next server does the rest.
+#[test]
+fn a_parity_that_was_on_its_way_goes_when_that_is_asked_for_again() {
+    let Some(mut md) = Md::boot("an array whose parity was on its way") else { return };
+    let (lab, all) = (lab(), "m0 m1 m2 m3");
+    let bytes = half_done(&lab, "-l6 -c64", all, "--level 5");
+    let refused = lab.run(&format!("serve {all}"));
+    let (_, position) = refused.err.split_once("`--reshape-position ").expect("it is asked for");
+    let position = position.split('`').next().unwrap();
+    let server = lab.serve_data(&format!("--shards 2 --reshape-position {position} {all}"));
+    lab.run("wait data").ok();
+    assert_eq!(lab.detail()["layout"], "left-symmetric-6");
+    let asked = lab.run("grow data --level 5").ok();
+    assert!(asked.out.contains("raid5 left-symmetric of 3 members"), "{asked:?}");
+    assert!(lab.contents(&server) == bytes);
+    lab.run("remove data m3").ok();
+    server.stop();
+    md.agrees(&lab, "m0 m1 m2", &bytes);
+}
+
+#[test]
+fn an_array_that_the_kernel_makes_smaller_is_made_so_here() {
+    let Some(mut md) = Md::boot("an array that the kernel makes smaller") else { return };
+    let (lab, names) = (lab(), "m0 m1 m2 m3");
+    let bytes = pattern(3, 28 * MIB);
+    std::fs::write(lab.path("bytes"), &bytes).unwrap();
+    // mdadm moves data towards members' beginnings only, or by a backup file.
+    md.play(
+        &lab,
+        names,
+        "rm -rf /run/mdadm
+         quietly mdadm --create /dev/md0 --run --assume-clean -l5 -c64 -n4 --size=14336 ${devices[@]}
+         quietly mdadm --grow /dev/md0 --array-size 28672
+         fill $dir/bytes >/dev/null
+         md=/sys/block/md0/md
+         echo 3 >$md/raid_disks
+         for offset in $md/dev-*/new_offset; do echo $(($(<$offset) + 2048)) >$offset; done
+         reshape_part bash -c \"echo reshape >$md/sync_action\"
+         quietly mdadm --stop /dev/md0",
+    );
+    let server = lab.serve_data(&format!("--shards 3 {names}"));
+    assert!(lab.contents(&server) == bytes, "in the midst");
+    lab.run("wait data").ok();
+    assert!(lab.contents(&server) == bytes, "afterwards");
+    assert_eq!(state(&lab.detail(), "m3"), "spare");
+    lab.run("remove data m3").ok();
+    server.stop();
+    md.agrees(&lab, "m0 m1 m2", &bytes);
 }
 
 #[test]
@@ -243,7 +349,7 @@ fn what_cannot_be_reshaped_is_refused_and_stays_as_it_is() {
     server.stop();
     let server = lab.serve_data("--shards 2 m0 m1 m2");
     refused("--raid-devices 4", "as many spares");
-    refused("--raid-devices 2", "2 members hold data and 1 would");
+    refused("--raid-devices 2", "that would cut data");
     refused("--level 10 --raid-devices 4", "not reshaped to a raid10");
     refused("--layout n2", "n2");
     refused("--chunk 48K", "power of two");

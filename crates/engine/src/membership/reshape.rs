@@ -9,7 +9,7 @@ use crate::{
 };
 use alloc::vec::Vec;
 use core::mem;
-use lapstrake_geometry::Slot;
+use lapstrake_geometry::{Sector, Slot};
 use lapstrake_metadata::{ReshapeRecord, Superblock};
 
 impl Member {
@@ -35,9 +35,13 @@ impl Member {
 }
 
 impl Membership {
-    /// Has all superblocks be of another geometry, gives spares the slots that come to it, and keeps what it was.
+    /// Has all superblocks be of another geometry, gives spares the slots that come to it, and keeps what it was. Who has a
+    /// slot that goes keeps it until [`Self::end_reshape`].
     pub(crate) fn begin_reshape(&mut self, to: &NewGeometry) {
         let new = to.geometry.raid_disks();
+        for member in &mut self.members {
+            member.superblock.set_component(to.before.component());
+        }
         let before = self.members.iter().map(|member| member.superblock.clone()).collect();
         for slot in new_slots(mem::replace(&mut self.raid_disks, new), new) {
             let spare = self.spare().expect("there are spares enough");
@@ -46,10 +50,30 @@ impl Membership {
             spare.recovered_to = FULLY_TRUSTED;
         }
         for member in &mut self.members {
-            member.superblock.take_geometry(&to.superblock, to.shift);
+            member.superblock.take_geometry(&to.superblock, to.course.shift());
         }
         self.keep_before(before);
         self.check();
+    }
+
+    /// Has who has no slot in the array that a reshape has made be a spare.
+    pub(crate) fn end_reshape(&mut self) {
+        self.before = None;
+        let new = self.raid_disks;
+        let goes = |member: &&mut Member| member.slot.is_some_and(|slot| slot.0 >= new);
+        for member in self.members.iter_mut().filter(goes) {
+            member.slot = None;
+            if member.is_in_sync() {
+                (member.state, member.recovered_to) = (DiskState::Spare, Sector(0));
+            }
+        }
+        self.check();
+    }
+
+    /// Slots of the array, or during a reshape of the larger of both.
+    pub(super) fn slots(&self) -> u16 {
+        let before = self.before.as_ref().map_or(0, |before| before.raid_disks());
+        self.raid_disks.max(before)
     }
 
     /// Keeps what superblocks say of the array before a reshape.
@@ -65,10 +89,22 @@ impl Membership {
         self.before = Some(before);
     }
 
-    /// Takes in members' superblocks of the array that a reshape changes. By how much their data moves, least and most.
-    pub(crate) fn take_up_reshape(&mut self, before: Vec<Superblock>) -> (i64, i64) {
+    /// Takes in members' superblocks and slots of the array that a reshape changes. By how much their data moves, least and
+    /// most.
+    pub(crate) fn take_up_reshape(
+        &mut self,
+        before: Vec<Superblock>,
+        slots: &[Option<Slot>],
+    ) -> (i64, i64) {
         let shifts = shifts(&before, self.members.iter().map(|member| &member.superblock));
+        for (member, slot) in self.members.iter_mut().zip(slots) {
+            if slot.is_some_and(|slot| slot.0 >= self.raid_disks) {
+                (member.slot, member.state) = (*slot, DiskState::InSync);
+                member.recovered_to = FULLY_TRUSTED;
+            }
+        }
         self.keep_before(before);
+        self.check();
         shifts
     }
 }

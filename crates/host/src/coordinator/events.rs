@@ -95,7 +95,10 @@ impl CoordinatorRuntime {
             Event::BitmapLost => self.bitmap_lost(),
             Event::BitmapChanged => self.bitmap_changed(runtime),
             Event::Resized(usable) => self.resized(usable),
-            Event::ShapeChanged => self.answer_resize(Answer::Done),
+            Event::ShapeChanged => {
+                self.answer_resize(Answer::Done);
+                self.reshape_on(runtime);
+            }
             Event::ReshapeBegan => self.answer_resize(Answer::Done),
             Event::ReshapeGivenUp => {
                 self.answer_resize(Answer::HalfWay(ResizeError::GivenUp.into()));

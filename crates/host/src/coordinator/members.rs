@@ -99,13 +99,13 @@ impl CoordinatorRuntime {
         self.member_detail(id).ok_or(CommandError::ReadOnly)
     }
 
-    /// Has a member replaced while it serves. Gives the replacement, if there is a spare for it yet.
     /// A reshape is under way, or about to begin.
     pub(super) fn is_reshaped(&self) -> bool {
         let supervisor = self.coordinator.supervisor();
         supervisor.is_some_and(|supervisor| supervisor.geometry_before().is_some())
     }
 
+    /// Has a member replaced while it serves. Gives the replacement, if there is a spare for it yet.
     pub(super) fn replace(
         &mut self,
         runtime: &ShardRuntime,

@@ -4,13 +4,20 @@ use super::{
     CoordinatorRuntime,
     resize::{Change, ResizeError},
 };
-use crate::{command_error::CommandError, message::ReshapeWish, shard_runtime::ShardRuntime};
-use lapstrake_engine::{DiskState, NewGeometry, STRIPE_CACHE_SIZES, Supervisor};
+use crate::{
+    command_error::CommandError,
+    message::{ReshapeWish, ResizeWish},
+    shard_runtime::ShardRuntime,
+};
+use lapstrake_engine::{Course, DiskState, NewGeometry, STRIPE_CACHE_SIZES, Step, Supervisor};
 use lapstrake_geometry::{Config, Geometry, Layout, Level, Sectors};
 use lapstrake_metadata::{Superblock, Version};
+use tracing::warn;
 
 /// Between superblock and data, for a bitmap that comes later.
 const BITMAP_ROOM: u64 = 128;
+/// Where room is made for data to move to members' ends, it is so much of each: no window would be larger in the end.
+const SHIFT_BEHIND: u64 = 2048;
 /// Data is moved by no more than it takes for windows of a useful size.
 const SHIFT_MAX: u64 = 8192;
 /// The largest stripe that is moved: four of them may be in memory.
@@ -42,44 +49,100 @@ impl CoordinatorRuntime {
         wish: &ReshapeWish,
     ) -> Result<Change, ResizeError> {
         let (old, like) = (supervisor.geometry(), self.freshest(supervisor)?);
-        let config = config(old, like, wish)?;
-        if !old.level().is_parity() || !config.level.is_parity() {
-            return Err(ResizeError::NotBetween { from: old.level(), to: config.level });
+        let goal = config(old, like, wish)?;
+        if !old.level().is_parity() || !goal.level.is_parity() {
+            return Err(ResizeError::NotBetween { from: old.level(), to: goal.level });
         }
-        let geometry = Geometry::new(&config)?;
-        if geometry == *old {
+        if Geometry::new(&goal)? == *old {
             return Ok(Change::Nothing);
         }
+        let Step { config, stays } = Step::first(old, &goal);
+        let next = (config != goal).then(|| wish_for(&goal));
+        let to =
+            if stays { self.alike(old, like, &config)? } else { self.moved(supervisor, config)? };
+        Ok(Change::Geometry(Box::new(to), next))
+    }
+
+    /// A geometry that lays data out as the old one.
+    fn alike(
+        &self,
+        old: &Geometry,
+        like: &Superblock,
+        config: &Config,
+    ) -> Result<NewGeometry, ResizeError> {
+        let (geometry, superblock) = (Geometry::new(config)?, with_geometry(like, config));
+        Ok(NewGeometry { geometry, before: old.clone(), superblock, course: Course::Stays })
+    }
+
+    /// A geometry to which data is moved, and where to.
+    fn moved(
+        &self,
+        supervisor: &Supervisor,
+        mut config: Config,
+    ) -> Result<NewGeometry, ResizeError> {
+        let (old, like) = (supervisor.geometry(), self.freshest(supervisor)?);
+        let geometry = Geometry::new(&config)?;
         self.check_stripes(old, &geometry)?;
         self.check_members(supervisor, &config)?;
         if !like.component().0.is_multiple_of(config.chunk.0) {
             let (component, chunk) = (like.component(), config.chunk);
             return Err(ResizeError::PartOfChunk { component, chunk });
         }
+        let is_fewer = data_disks(&geometry) < data_disks(old);
+        let may_go_back = is_fewer || config.raid_disks == old.raid_disks();
+        let unit = config.chunk.max(like.chunk());
+        let forwards =
+            if is_fewer { None } else { Some(self.shift(supervisor, unit, room_before)) };
+        let (shift, is_backwards) = match forwards {
+            Some(Ok(shift)) => (-(shift as i64), false),
+            Some(Err(error)) if !may_go_back || like.version() == Version::V090 => {
+                return Err(error);
+            }
+            _ => (self.shift_behind(supervisor, unit, &mut config)? as i64, true),
+        };
+        let geometry = Geometry::new(&config)?;
         let (left, usable) = (geometry.array_sectors(), supervisor.usable());
         if left < usable {
             return Err(ResizeError::CutsData { left, usable, array: self.facts.name.clone() });
         }
-        let unit = config.chunk.max(like.chunk());
-        let is_same_count = config.raid_disks == old.raid_disks();
-        let (shift, is_backwards) = match self.shift(supervisor, unit, room_before) {
-            Err(_) if is_same_count && self.shift(supervisor, unit, room_behind).is_ok() => {
-                (self.shift(supervisor, unit, room_behind)? as i64, true)
-            }
-            shift => (-(shift? as i64), false),
-        };
         let superblock = with_geometry(like, &config);
-        let to = NewGeometry { geometry, superblock, shift, is_backwards };
-        Ok(Change::Geometry(Box::new(to)))
+        let before = self.geometry_of(supervisor, config.component, old.raid_disks())?;
+        let course = Course::Moves { shift, is_backwards };
+        Ok(NewGeometry { geometry, before, superblock, course })
+    }
+
+    /// Goes on to what was wished for, if the geometry that the array has now was only a step on the way.
+    pub(super) fn reshape_on(&mut self, runtime: &mut ShardRuntime) {
+        let Some(wish) = self.next_reshape.take() else { return };
+        if let Err(why) = self.try_resize(runtime, ResizeWish::Reshape(wish)) {
+            warn!("the array is not yet what was asked for: {why}");
+        }
+    }
+
+    /// By how many sectors data moves towards members' ends. Where there is too little room behind it, less of each member is
+    /// to be used.
+    fn shift_behind(
+        &self,
+        supervisor: &Supervisor,
+        unit: Sectors,
+        config: &mut Config,
+    ) -> Result<u64, ResizeError> {
+        let shift = self.shift(supervisor, unit, room_behind);
+        if shift.is_ok() || self.freshest(supervisor)?.version() == Version::V090 {
+            return shift;
+        }
+        let wanted = SHIFT_BEHIND.max(unit.0);
+        let rooms = supervisor.members().filter(|it| is_there(it.1)).map(|(sb, _)| room_behind(sb));
+        let room = rooms.min().unwrap_or(0);
+        let component = (config.component.0 + room).saturating_sub(wanted);
+        config.component = Sectors(component).round_down(unit);
+        Ok(wanted)
     }
 
     /// A stripe of either geometry goes through memory as a whole.
     fn check_stripes(&self, old: &Geometry, new: &Geometry) -> Result<(), ResizeError> {
         let (Geometry::Parity(old), Geometry::Parity(new)) = (old, new) else { return Ok(()) };
         let array = || self.facts.name.clone();
-        if new.data_disks() < old.data_disks() {
-            return Err(ResizeError::FewerForData { old: old.data_disks(), new: new.data_disks() });
-        }
         if new.stripe_data() > STRIPE_MAX {
             return Err(ResizeError::LargeStripe { stripe: new.stripe_data(), most: STRIPE_MAX });
         }
@@ -97,14 +160,11 @@ impl CoordinatorRuntime {
         if supervisor.bitmap().is_some_and(lapstrake_metadata::bitmap::Superblock::is_lockless) {
             return Err(ResizeError::Lockless);
         }
-        if new < old {
-            return Err(ResizeError::FewerMembers { old, new });
-        }
         if supervisor.is_degraded() {
             return Err(ResizeError::Degraded { array: array() });
         }
         let spares = supervisor.members().filter(|it| it.1 == DiskState::Spare).count();
-        let needed = new - old;
+        let needed = new.saturating_sub(old);
         if spares < usize::from(needed) {
             return Err(ResizeError::NeedsSpares { needed, spares, copies: new, array: array() });
         }
@@ -143,23 +203,53 @@ fn config(old: &Geometry, like: &Superblock, wish: &ReshapeWish) -> Result<Confi
     let level = wish.level.unwrap_or(old.level());
     let layout = match &wish.layout {
         Some(name) => Layout::from_name(level, name)?,
-        None => {
-            like.layout().filter(|it| it.belongs_to(level)).unwrap_or(Layout::default_for(level))
-        }
+        None => layout_kept(like, level).unwrap_or(Layout::default_for(level)),
     };
     Ok(Config {
         level,
         layout,
         chunk: wish.chunk.map_or(like.chunk(), |bytes| Sectors(bytes / 512)),
-        raid_disks: wish.raid_devices.unwrap_or_else(|| old.raid_disks() + more_parity(old, level)),
+        raid_disks: wish.raid_devices.unwrap_or_else(|| with_parity_of(level, old)),
         component: like.component(),
         member_sizes: Vec::new(),
     })
 }
 
-/// Members that a level needs for its second parity.
-fn more_parity(old: &Geometry, level: Level) -> u16 {
-    u16::from(level == Level::Raid6 && old.level() != Level::Raid6)
+/// The layout of another level that is nearest to the array's.
+fn layout_kept(like: &Superblock, level: Level) -> Option<Layout> {
+    let layout = like.layout()?;
+    let without_q = match layout {
+        Layout::Parity(layout) if level == Level::Raid5 => layout.without_q_last(),
+        _ => None,
+    };
+    without_q.map(Layout::Parity).or(Some(layout)).filter(|it| it.belongs_to(level))
+}
+
+/// So many members, if the number of those for data stays.
+fn with_parity_of(level: Level, old: &Geometry) -> u16 {
+    match (old.level(), level) {
+        (Level::Raid4 | Level::Raid5, Level::Raid6) => old.raid_disks() + 1,
+        (Level::Raid6, Level::Raid4 | Level::Raid5) => old.raid_disks() - 1,
+        _ => old.raid_disks(),
+    }
+}
+
+/// What is asked for when all of it is said.
+fn wish_for(config: &Config) -> ReshapeWish {
+    let has_layout = config.layout != Layout::None;
+    ReshapeWish {
+        raid_devices: Some(config.raid_disks),
+        level: Some(config.level),
+        chunk: Some(config.chunk.bytes()),
+        layout: has_layout.then(|| config.layout.name().into_owned()),
+    }
+}
+
+fn data_disks(geometry: &Geometry) -> u16 {
+    match geometry {
+        Geometry::Parity(parity) => parity.data_disks(),
+        other => other.raid_disks(),
+    }
 }
 
 fn with_geometry(like: &Superblock, config: &Config) -> Superblock {

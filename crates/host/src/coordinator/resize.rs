@@ -8,7 +8,7 @@ use super::{CoordinatorRuntime, members::action_name};
 use crate::array::reshape_detail;
 use crate::{
     command_error::CommandError,
-    message::{Answer, ResizeWish},
+    message::{Answer, ReshapeWish, ResizeWish},
     shard_runtime::ShardRuntime,
 };
 use lapstrake_control::{Detail, WantedSize};
@@ -24,7 +24,8 @@ use tracing::info;
 pub(super) enum Change {
     Nothing,
     Shape(Box<NewShape>),
-    Geometry(Box<NewGeometry>),
+    /// And what is to be asked for afterwards.
+    Geometry(Box<NewGeometry>, Option<ReshapeWish>),
     Usable(Option<Sectors>),
 }
 
@@ -49,7 +50,7 @@ impl CoordinatorRuntime {
     }
 
     /// False: it is so already.
-    fn try_resize(
+    pub(super) fn try_resize(
         &mut self,
         runtime: &mut ShardRuntime,
         wish: ResizeWish,
@@ -61,14 +62,17 @@ impl CoordinatorRuntime {
         let now = runtime.now();
         match &change {
             Change::Shape(shape) => self.resize_caches_for(runtime, &shape.geometry),
-            Change::Geometry(to) => self.resize_caches_for(runtime, &to.geometry),
+            Change::Geometry(to, _) => self.resize_caches_for(runtime, &to.geometry),
             Change::Nothing | Change::Usable(_) => {}
         }
         let supervisor = self.coordinator.supervisor_mut().ok_or(CommandError::ReadOnly)?;
         let begun = match change {
             Change::Nothing => return Ok(false),
             Change::Shape(shape) => supervisor.handle_shape(now, *shape),
-            Change::Geometry(to) => supervisor.handle_reshape(now, *to),
+            Change::Geometry(to, next) => {
+                self.next_reshape = next;
+                supervisor.handle_reshape(now, *to)
+            }
             Change::Usable(most) => supervisor.handle_usable(now, most),
         };
         if begun { Ok(true) } else { Err(ResizeError::Busy.into()) }
@@ -209,7 +213,7 @@ impl CoordinatorRuntime {
         member.map(|member| member.0).ok_or(ResizeError::NoneThere)
     }
 
-    fn geometry_of(
+    pub(super) fn geometry_of(
         &self,
         supervisor: &Supervisor,
         component: Sectors,

@@ -50,6 +50,10 @@ impl Lifetime<'_> {
         if self.plan.journal.is_some() || self.plan.log.is_some() && !self.was_unlogged {
             return;
         }
+        // No sector is bad while an array is reshaped.
+        if started.before.is_some() {
+            return;
+        }
         let Started { plan, superblocks, holes, .. } = started;
         let is_bad = |slot: Slot, sector: Sector| {
             let Some(disk) = plan.assembly.members[slot.index()] else { return false };

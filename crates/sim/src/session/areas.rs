@@ -21,7 +21,8 @@ pub(super) fn cache_pages(plan: &Plan, geometry: &Geometry) -> u32 {
     }
     let to = plan.reshape;
     let chunk = to.map_or(plan.chunk, |to| to.chunk.max(plan.chunk)).0 as u32;
-    let disks = u32::from(to.map_or(0, |to| to.disks).max(geometry.raid_disks()));
+    // A RAID6 has its second parity on one member more before that goes.
+    let disks = u32::from(to.map_or(0, |to| to.disks + 1).max(geometry.raid_disks()));
     let chunk_pages = (chunk * 512).div_ceil(PAGE_BYTES).next_power_of_two();
     // An operation that is logged takes one block more, and each log a page.
     let logs = plan.log.map_or(0, |_| chunk_pages + u32::from(geometry.raid_disks()));

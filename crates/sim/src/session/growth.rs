@@ -69,5 +69,6 @@ impl Session<'_> {
     pub(super) fn resized(&mut self, usable: Sectors) {
         self.geometry = self.supervisor().geometry().clone();
         self.oracle.grow(usable.0);
+        self.plan_reshape();
     }
 }

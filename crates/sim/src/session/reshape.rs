@@ -1,31 +1,45 @@
 //! The operator has the array get another geometry at a moment of the dice's choice.
 
 use super::{Event, Phase, Session};
-use lapstrake_engine::{DiskState, MemberId, NewGeometry};
-use lapstrake_geometry::{Config, Geometry};
+use lapstrake_engine::{Course, DiskState, MemberId, NewGeometry, Step};
+use lapstrake_geometry::{Config, Geometry, Sectors};
 
 impl Session<'_> {
     pub(super) fn plan_reshape(&mut self) {
-        let Some(to) = self.plan.reshape else { return };
-        let is_due = self.supervisor().geometry_before().is_none();
-        if is_due && self.geometry.raid_disks() <= to.disks && !self.is_reshaped() {
+        let is_due = self.plan.reshape.is_some() && self.supervisor().geometry_before().is_none();
+        if is_due && !self.is_reshaped() {
+            self.make_smaller();
             let within = self.dice.pick(&[1_000_000, 100_000_000, 2_000_000_000]);
             let delay = self.dice.below(within);
             self.at(delay, Event::Reshape);
         }
     }
 
+    /// Takes from clients what the array is not to have any more.
+    fn make_smaller(&mut self) {
+        let (left, now) = (Sectors(self.plan.clients_end()), self.now);
+        if left < self.supervisor().usable() {
+            assert!(self.supervisor_mut().handle_usable(now, Some(left)), "nothing else begins");
+        }
+    }
+
     /// Whether the array has the geometry that it is to get.
     fn is_reshaped(&self) -> bool {
-        self.new_geometry().is_some_and(|to| to.geometry == self.geometry)
+        let to = self.plan.reshape.map(|to| to.config(self.plan.component_reshaped()));
+        to.and_then(|to| Geometry::new(&to).ok()).is_some_and(|to| to == self.geometry)
     }
 
     pub(super) fn reshape(&mut self) {
-        if self.phase != Phase::Load || self.supervisor().geometry_before().is_some() {
+        let is_under_way = self.supervisor().geometry_before().is_some();
+        if self.phase != Phase::Load || is_under_way || self.is_reshaped() {
             return;
         }
         let Some(to) = self.new_geometry() else { return };
-        let (now, shift) = (self.now, to.shift);
+        let now = self.now;
+        let shift = match to.course {
+            Course::Moves { shift, .. } => shift,
+            Course::Stays => 0,
+        };
         let is_begun = self.supervisor_mut().handle_reshape(now, to);
         self.say(|| format!("a reshape is asked for: {is_begun}"));
         if is_begun {
@@ -47,20 +61,29 @@ impl Session<'_> {
         placed.map(|(_, disk)| *disk).collect()
     }
 
+    /// The next step on the way.
     fn new_geometry(&self) -> Option<NewGeometry> {
         let to = self.plan.reshape?;
         let mut superblock = self.supervisor().members().next()?.0.clone();
-        let config = Config {
-            level: to.level,
-            layout: to.layout,
-            chunk: to.chunk,
-            raid_disks: to.disks,
-            component: superblock.component(),
-            member_sizes: Vec::new(),
-        };
+        let component = self.plan.component_reshaped();
+        let Step { config, stays } =
+            Step::first(self.supervisor().geometry(), &to.config(component));
+        let before = Geometry::new(&Config {
+            level: superblock.level()?,
+            layout: superblock.layout()?,
+            chunk: superblock.chunk(),
+            raid_disks: superblock.raid_disks(),
+            ..config.clone()
+        });
         superblock.set_geometry(&config);
-        let (geometry, is_backwards) = (Geometry::new(&config).ok()?, to.is_backwards);
-        let shift = if is_backwards { to.shift as i64 } else { -(to.shift as i64) };
-        Some(NewGeometry { geometry, superblock, shift, is_backwards })
+        let shift = if to.is_backwards { to.shift as i64 } else { -(to.shift as i64) };
+        let moves = Course::Moves { shift, is_backwards: to.is_backwards };
+        let course = if stays { Course::Stays } else { moves };
+        Some(NewGeometry {
+            geometry: Geometry::new(&config).ok()?,
+            before: before.ok()?,
+            superblock,
+            course,
+        })
     }
 }

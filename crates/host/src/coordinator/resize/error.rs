@@ -62,17 +62,6 @@ pub enum ResizeError {
         /// The array's name as a shell takes it.
         array: String,
     },
-    /// The new geometry would catch up with what was not moved yet.
-    #[error(
-        "{old} members hold data and {new} would, so that data that was not moved yet would be overwritten; nothing was \
-         changed; more members avoid that (--raid-devices)"
-    )]
-    FewerForData {
-        /// Members for data that there are.
-        old: u16,
-        /// Those that were asked for.
-        new: u16,
-    },
     /// A stripe takes too much memory.
     #[error(
         "a stripe would have {} MiB of data, and no more than {} MiB are moved at once; nothing was changed; ask for a \
@@ -96,17 +85,6 @@ pub enum ResizeError {
         needed: u32,
         /// The array's name as a shell takes it.
         array: String,
-    },
-    /// Slots would go.
-    #[error(
-        "an array of {old} members is not made one of {new} here; nothing was changed; mdadm does it, on the array that \
-         Lapstrake has stopped"
-    )]
-    FewerMembers {
-        /// Slots that there are.
-        old: u16,
-        /// What was asked for.
-        new: u16,
     },
     /// What is used of each member is not of whole chunks of the new size.
     #[error(
