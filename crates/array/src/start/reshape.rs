@@ -20,8 +20,10 @@ pub struct Halves {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum NoReshape {
-    /// One of the geometries is none of RAID4, 5 or 6.
-    #[error("only reshapes between RAID4, RAID5 and RAID6 can be carried on here")]
+    /// The geometries are neither both of RAID4, 5 or 6 nor both of RAID10.
+    #[error(
+        "only reshapes between RAID4, RAID5 and RAID6, and of a RAID10, can be carried on here"
+    )]
     Level,
     /// Slots go.
     #[error("a reshape to fewer members, or fewer of them for data, cannot be carried on here")]
@@ -129,6 +131,13 @@ fn has_second_parity(before: &Superblock) -> bool {
     before.role() == Role::Active(last) && before.recovery_offset().is_none()
 }
 
+fn has_fewer_for_data(old: &Geometry, new: &Geometry) -> bool {
+    match (old, new) {
+        (Geometry::Parity(old), Geometry::Parity(new)) => new.data_disks() < old.data_disks(),
+        _ => false,
+    }
+}
+
 fn shift(reshape: &Reshape) -> i64 {
     reshape.after.data_offset().0.wrapping_sub(reshape.before.data_offset().0) as i64
 }
@@ -168,14 +177,19 @@ impl<D: Clone> After<D> {
         before: &mut StartPlan<D>,
         recorded: Option<Sector>,
     ) -> Result<(), NoReshape> {
-        let (Geometry::Parity(old), Geometry::Parity(new)) =
-            (&before.geometry, &self.plan.geometry)
-        else {
-            return Err(NoReshape::Level);
-        };
+        let (old, new) = (&before.geometry, &self.plan.geometry);
         let offset = |plan: &StartPlan<D>| plan.members[0].superblock().data_offset();
         let is_moved = offset(before) != offset(&self.plan);
-        let is_seldom_recorded = is_moved && old.data_disks() == new.data_disks();
+        let (is_seldom_recorded, unit) = match (old, new) {
+            (Geometry::Parity(old), Geometry::Parity(new)) => {
+                let chunk = new.chunk().0.max(old.chunk().0);
+                let unit = new.stripe_data().0 / new.chunk().0 * chunk;
+                (is_moved && old.data_disks() == new.data_disks(), unit)
+            }
+            // Linux records any place, and before it writes over what lies behind it.
+            (Geometry::Raid10(_), Geometry::Raid10(_)) => (false, 1),
+            _ => return Err(NoReshape::Level),
+        };
         match recorded {
             None if is_seldom_recorded => {
                 return Err(NoReshape::Unsure { position: self.position.bytes() });
@@ -185,13 +199,12 @@ impl<D: Clone> After<D> {
             }
             _ => {}
         }
-        let unit = new.stripe_data().0 / new.chunk().0 * new.chunk().0.max(old.chunk().0);
         let is_whole = self.position.0.is_multiple_of(unit);
         let mut records = before.members.iter().chain(&self.plan.members).map(|m| &m.record);
         let recovers = |plan: &StartPlan<D>| {
             !plan.assembly.recovering.is_empty() || !plan.assembly.replacements.is_empty()
         };
-        if new.raid_disks() < old.raid_disks() || new.data_disks() < old.data_disks() {
+        if new.raid_disks() < old.raid_disks() || has_fewer_for_data(old, new) {
             return Err(NoReshape::FewerMembers);
         }
         let is_logged = |sb: &Superblock| sb.has_ppl() || sb.has_journal();

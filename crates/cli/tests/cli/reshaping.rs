@@ -15,23 +15,23 @@ const RESHAPES: [(&str, &str, &str); 6] = [
 ];
 const MIB: usize = 1 << 20;
 
-fn lab() -> Lab {
+pub(crate) fn lab() -> Lab {
     Lab::new(&[20; 5])
 }
 
 /// All members of one of these.
-fn all(members: &str, wish: &str) -> String {
+pub(crate) fn all(members: &str, wish: &str) -> String {
     let added = wish.split(' ').filter(|word| word.starts_with('m'));
     let all: Vec<&str> = members.split(' ').chain(added).collect();
     all.join(" ")
 }
 
-fn create(lab: &Lab, options: &str, members: &str) {
+pub(crate) fn create(lab: &Lab, options: &str, members: &str) {
     lab.run(&format!("create data --assume-clean {options} {members}")).ok();
 }
 
 /// Fills an array, and leaves it in the midst of a reshape, with something written on either side meanwhile.
-fn half_done(lab: &Lab, options: &str, members: &str, wish: &str) -> Vec<u8> {
+pub(crate) fn half_done(lab: &Lab, options: &str, members: &str, wish: &str) -> Vec<u8> {
     create(lab, options, members);
     let server = lab.serve_data(&format!("--shards 2 --sync-speed-max 2000 {members}"));
     let mut bytes = pattern(7, lab.detail()["array_bytes"].as_u64().unwrap() as usize);
@@ -50,7 +50,7 @@ fn half_done(lab: &Lab, options: &str, members: &str, wish: &str) -> Vec<u8> {
 }
 
 /// What comes to an array by a reshape reads as zeros.
-fn lengthened(mut bytes: Vec<u8>, len: usize) -> Vec<u8> {
+pub(crate) fn lengthened(mut bytes: Vec<u8>, len: usize) -> Vec<u8> {
     assert!(len >= bytes.len(), "nothing is cut");
     bytes.resize(len, 0);
     bytes

@@ -5,8 +5,10 @@ use super::{
     resize::{Change, ResizeError},
 };
 use crate::{command_error::CommandError, message::ReshapeWish, shard_runtime::ShardRuntime};
-use lapstrake_engine::{DiskState, NewGeometry, STRIPE_CACHE_SIZES, Supervisor};
-use lapstrake_geometry::{Config, Geometry, Layout, Level, Sectors};
+use lapstrake_engine::{
+    DiskState, NewGeometry, STRIPE_CACHE_SIZES, Supervisor, least_raid10_shift,
+};
+use lapstrake_geometry::{Config, Geometry, Layout, Level, Raid10, Sectors};
 use lapstrake_metadata::{Superblock, Version};
 
 /// Between superblock and data, for a bitmap that comes later.
@@ -43,16 +45,18 @@ impl CoordinatorRuntime {
     ) -> Result<Change, ResizeError> {
         let (old, like) = (supervisor.geometry(), self.freshest(supervisor)?);
         let config = config(old, like, wish)?;
-        if !old.level().is_parity() || !config.level.is_parity() {
+        let are_parity = old.level().is_parity() && config.level.is_parity();
+        if !are_parity && [old.level(), config.level] != [Level::Raid10; 2] {
             return Err(ResizeError::NotBetween { from: old.level(), to: config.level });
         }
         let geometry = Geometry::new(&config)?;
         if geometry == *old {
             return Ok(Change::Nothing);
         }
+        check_copies(old, &geometry)?;
         self.check_stripes(old, &geometry)?;
         self.check_members(supervisor, &config)?;
-        if !like.component().0.is_multiple_of(config.chunk.0) {
+        if are_parity && !like.component().0.is_multiple_of(config.chunk.0) {
             let (component, chunk) = (like.component(), config.chunk);
             return Err(ResizeError::PartOfChunk { component, chunk });
         }
@@ -60,11 +64,11 @@ impl CoordinatorRuntime {
         if left < usable {
             return Err(ResizeError::CutsData { left, usable, array: self.facts.name.clone() });
         }
-        let unit = config.chunk.max(like.chunk());
+        let least = |is_backwards| least_shift(old, &geometry, is_backwards);
         let is_same_count = config.raid_disks == old.raid_disks();
-        let (shift, is_backwards) = match self.shift(supervisor, unit, room_before) {
-            Err(_) if is_same_count && self.shift(supervisor, unit, room_behind).is_ok() => {
-                (self.shift(supervisor, unit, room_behind)? as i64, true)
+        let (shift, is_backwards) = match self.shift(supervisor, least(false), room_before) {
+            Err(_) if is_same_count && self.shift(supervisor, least(true), room_behind).is_ok() => {
+                (self.shift(supervisor, least(true), room_behind)? as i64, true)
             }
             shift => (-(shift? as i64), false),
         };
@@ -133,6 +137,33 @@ impl CoordinatorRuntime {
         let shift = room.min(SHIFT_MAX.max(chunk.0));
         Ok(shift - shift % chunk.0)
     }
+}
+
+/// Copies of a RAID10 stay as many, and none far, as with Linux.
+fn check_copies(old: &Geometry, new: &Geometry) -> Result<(), ResizeError> {
+    let (Geometry::Raid10(old), Geometry::Raid10(new)) = (old, new) else { return Ok(()) };
+    let is_far = |it: &Raid10| it.layout().far > 1 && !it.layout().offset;
+    match (old.copies(), new.copies()) {
+        _ if is_far(old) || is_far(new) => Err(ResizeError::FarReshape),
+        (old, new) if old != new => Err(ResizeError::OtherCopies { old, new }),
+        _ => Ok(()),
+    }
+}
+
+/// By how much data has to move at least, so that nothing is overwritten before its copy is on record.
+fn least_shift(old: &Geometry, new: &Geometry, is_backwards: bool) -> Sectors {
+    let chunk = |geometry: &Geometry| match geometry {
+        Geometry::Parity(parity) => parity.chunk(),
+        Geometry::Raid10(raid10) => raid10.chunk(),
+        _ => Sectors::ZERO,
+    };
+    let of_raid10 = match (old, new) {
+        (Geometry::Raid10(old), Geometry::Raid10(new)) => {
+            least_raid10_shift(old, new, is_backwards)
+        }
+        _ => None,
+    };
+    of_raid10.unwrap_or(chunk(old).max(chunk(new)))
 }
 
 fn is_there(state: DiskState) -> bool {
