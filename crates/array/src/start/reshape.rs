@@ -118,8 +118,13 @@ fn halves(own: &Superblock, fresh: &Reshape) -> (Superblock, Superblock) {
     after.take_geometry(&fresh.after, shift(fresh));
     // Nothing is moved before every member knows of the beginning, which this one has just missed.
     if own.events().saturating_add(1) >= fresh.after.events() {
-        let number = own.dev_number();
-        after.set_role_of(number, fresh.after.role_of(number));
+        let numbers = (0..fresh.after.table_len()).chain([own.dev_number()]);
+        for number in numbers {
+            let role = fresh.after.role_of(number);
+            if number == own.dev_number() || matches!(role, Role::Active(_)) {
+                after.set_role_of(number, role);
+            }
+        }
     }
     (own.clone(), after)
 }

@@ -60,7 +60,13 @@ impl CoordinatorRuntime {
             let (component, chunk) = (like.component(), config.chunk);
             return Err(ResizeError::PartOfChunk { component, chunk });
         }
-        let (left, usable) = (geometry.array_sectors(), supervisor.usable());
+        // Linux, which may carry a RAID10 on, goes only so far as the new layout would with as many members as before.
+        let as_many = Config { raid_disks: old.raid_disks(), ..config.clone() };
+        let left = match &geometry {
+            Geometry::Raid10(_) => Geometry::new(&as_many)?.array_sectors(),
+            geometry => geometry.array_sectors(),
+        };
+        let usable = supervisor.usable();
         if left < usable {
             return Err(ResizeError::CutsData { left, usable, array: self.facts.name.clone() });
         }
