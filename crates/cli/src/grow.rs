@@ -21,6 +21,7 @@ Examples:
   lapstrake grow data --raid-devices 5 disk4.img         a RAID5 of four members becomes one of five
   lapstrake grow data --level 6 disk5.img                a RAID5 gets a second parity
   lapstrake grow data --chunk 128K --layout right-symmetric
+  lapstrake grow copies --layout o2 --raid-devices 5 disk4.img   a RAID10 with its copies in the next row
 
 Exit codes:
   0  it is so, and recorded on all members (also if it was so before)
@@ -40,8 +41,8 @@ Exit codes:
 ///
 /// --raid-devices gives a RAID1 more copies, which spares fill, or fewer, when those that go have been failed and removed.
 ///
-/// Of RAID4, 5 and 6 --raid-devices, --level, --chunk and --layout, also together, reshape the array: all data moves to
-/// other places while clients go on. The command returns when that has begun, `lapstrake wait` waits for its end. Data is
+/// Of RAID4, 5 and 6 --raid-devices, --level, --chunk and --layout, also together, reshape the array, of a RAID10 without far
+/// copies all of them but --level, with as many copies as before: all data moves to other places while clients go on. The command returns when that has begun, `lapstrake wait` waits for its end. Data is
 /// moved towards the members' beginnings, into room between superblock and data, so that nothing is overwritten before its
 /// copy is on record: the array may be stopped or cut off at any moment, and the next `lapstrake serve` goes on, or Linux
 /// does. A write-intent bitmap is taken away first. Members come out of the spares; none may be missing.
@@ -75,16 +76,16 @@ pub struct Args {
     /// What clients can use of the array until it is stopped, a bare number is KiB; max: all of it
     #[arg(short = 'Z', long, value_name = "SIZE|max", value_parser = wanted_size, conflicts_with = "bitmap")]
     array_size: Option<WantedSize>,
-    /// How many copies a RAID1 is to have, or how many members a RAID4, 5 or 6
+    /// How many copies a RAID1 is to have, or how many members a RAID4, 5, 6 or 10
     #[arg(short = 'n', long, value_name = "N", conflicts_with_all = ["bitmap", "size", "array_size"])]
     raid_devices: Option<u16>,
     /// The level that a RAID4, 5 or 6 is to have: 4, 5 or 6 [default number of members: one more for a second parity]
     #[arg(short, long, value_name = "LEVEL", conflicts_with_all = ["bitmap", "size", "array_size"])]
     level: Option<Level>,
-    /// The chunk that it is to have, a bare number is KiB
+    /// The chunk that it, or a RAID10, is to have, a bare number is KiB
     #[arg(short, long, value_name = "SIZE", value_parser = options::kib, conflicts_with_all = ["bitmap", "size", "array_size"])]
     chunk: Option<u64>,
-    /// The layout that it is to have, by mdadm's names
+    /// The layout that it, or a RAID10, is to have, by mdadm's names
     #[arg(short = 'p', long, value_name = "LAYOUT", conflicts_with_all = ["bitmap", "size", "array_size"])]
     layout: Option<String>,
     /// Devices to be added first, as by `lapstrake add`
@@ -116,8 +117,8 @@ fn resize(args: &Args) -> Outcome {
         Some(_) => target.detail(None)?.level,
         None => String::new(),
     };
-    let is_parity = matches!(level.as_str(), "raid4" | "raid5" | "raid6");
-    if is_moved || is_parity {
+    let is_reshaped = matches!(level.as_str(), "raid4" | "raid5" | "raid6" | "raid10");
+    if is_moved || is_reshaped {
         return reshape(args);
     }
     // Of another level nothing is added that could not become a copy.

@@ -2,7 +2,8 @@
 //! next, what superblocks say of it.
 //!
 //! A run of [`SyncAction::Reshape`](crate::SyncAction::Reshape) moves the data, in windows, one at a time. Its place is
-//! counted in sectors of each member of the new geometry; of a reshape that goes backwards, from the end.
+//! counted in sectors of each member of the new geometry, for a RAID10 in sectors of the array; of a reshape that goes
+//! backwards, from the end.
 //!
 //! Invariants:
 //! - a window is written to sectors of members that hold nothing of the old geometry which is not on record as moved, so
@@ -10,8 +11,10 @@
 //! - superblocks of every member say how far data was moved, stably, before a shard takes requests by that;
 //! - nothing else is changed meanwhile: no recovery, resync, check, bitmap or size.
 
+mod raid10;
 mod step;
 
+pub use raid10::least_raid10_shift;
 pub use step::Step;
 
 use crate::{
@@ -26,6 +29,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use lapstrake_geometry::{Geometry, Parity, Sector, Slot};
 use lapstrake_metadata::{Role, Superblock};
+use raid10::Raid10Reshape;
 
 /// The most of the array that is moved in one go: writes there wait for it.
 const WINDOW_SECTORS: u64 = (16 << 20) / 512;
@@ -93,8 +97,9 @@ impl ReshapeInProgress {
         let (before, position) = (self.before.clone(), self.position);
         let mut reshape = Reshape::new(Stage::Moving, before, position, self.is_backwards);
         reshape.shifts = shifts(&self.superblocks, superblocks.iter().copied());
-        let shift = self.is_backwards.then_some(reshape.shifts.0);
-        reshape.run(after).is_some() && keeps_up(&self.before, after, shift)
+        let shift = if self.is_backwards { reshape.shifts.0 } else { reshape.shifts.1 };
+        let course = Course::Moves { shift, is_backwards: self.is_backwards };
+        keeps_up(&self.before, after, course) && reshape.run(after).is_some()
     }
 }
 
@@ -190,17 +195,35 @@ impl Reshape {
 
     /// Where a run that goes on is, and where it ends.
     pub(crate) fn run(&self, after: &Geometry) -> Option<Range<u64>> {
-        let Geometry::Parity(after) = after else { return None };
-        let end = after.used().0;
-        let row = rows(after, self.position.0).0;
-        let from = if self.is_backwards { end - row } else { row };
+        let (at, end) = match after {
+            Geometry::Parity(after) => (rows(after, self.position.0).0, after.used().0),
+            Geometry::Raid10(after) => (self.position.0, after.array_sectors().0),
+            _ => return None,
+        };
+        let from = if self.is_backwards { end - at } else { at };
         let is_stuck = from < end && self.free(after) <= from;
         (self.is_moving() && !is_stuck).then_some(from..end)
     }
 
+    /// The reshape of a RAID10.
+    fn raid10<'a>(&'a self, after: &'a Geometry) -> Option<Raid10Reshape<'a>> {
+        let (Geometry::Raid10(before), Geometry::Raid10(after)) = (&self.before, after) else {
+            return None;
+        };
+        let is_backwards = self.is_backwards;
+        let shift = if is_backwards { self.shifts.0 } else { self.shifts.1 };
+        Some(Raid10Reshape { before, after, shift, is_backwards })
+    }
+
     /// Up to where nothing is overwritten that was not moved yet, in the run's sectors.
-    fn free(&self, after: &Parity) -> u64 {
-        let Geometry::Parity(before) = &self.before else { return 0 };
+    fn free(&self, after: &Geometry) -> u64 {
+        if let Some(it) = self.raid10(after) {
+            let reach = it.reach(self.recorded.0);
+            return if self.is_backwards { it.after.array_sectors().0 - reach } else { reach };
+        }
+        let (Geometry::Parity(before), Geometry::Parity(after)) = (&self.before, after) else {
+            return 0;
+        };
         let (end, held) = (after.used().0, before.array_sectors().0);
         let position = self.recorded.0;
         match self.is_backwards {
@@ -226,25 +249,34 @@ impl Reshape {
 
     /// Up to where the window goes that begins there, in the run's sectors.
     pub(crate) fn stop(&self, after: &Geometry, start: u64) -> u64 {
-        let Geometry::Parity(after) = after else { return start };
-        let (end, unit) = (after.used().0, self.unit(after));
-        let height = WINDOW_SECTORS / u64::from(after.data_disks());
+        let free = self.free(after);
+        let (end, unit, height) = match after {
+            Geometry::Parity(after) => {
+                let height = WINDOW_SECTORS / u64::from(after.data_disks());
+                (after.used().0, self.unit(after), height)
+            }
+            Geometry::Raid10(after) => (after.array_sectors().0, after.chunk().0, WINDOW_SECTORS),
+            _ => return start,
+        };
         let height = (height - height % unit).max(unit);
         // Backwards it is rows from the array's beginning that are multiples.
         let odd = if self.is_backwards { end % unit } else { 0 };
         let next = (start + height - odd) / unit * unit + odd;
-        self.free(after).min(next).min(end).max(start)
+        free.min(next).min(end).max(start)
     }
 
     /// The array's sectors that a window of the run moves.
     pub(crate) fn sectors(&self, after: &Geometry, window: Range<u64>) -> Range<u64> {
-        let Geometry::Parity(after) = after else { return 0..0 };
-        let (end, chunk) = (after.used().0, after.chunk().0);
+        let end = match after {
+            Geometry::Parity(after) => after.used().0,
+            after => after.array_sectors().0,
+        };
         let rows = match self.is_backwards {
             true => end - window.end..end - window.start,
             false => window,
         };
-        let at = |row: u64| row / chunk * after.stripe_data().0;
+        let Geometry::Parity(after) = after else { return rows };
+        let at = |row: u64| row / after.chunk().0 * after.stripe_data().0;
         at(rows.start)..at(rows.end)
     }
 
@@ -283,7 +315,7 @@ impl Reshape {
 impl Supervisor {
     /// Gives the array another geometry; [`Event::ShapeChanged`] tells when it has it. The first spares get the slots that
     /// come to it. False: something is missing or to be recovered or resynced, is on record as bad, runs or is being
-    /// changed; there are too few spares; the old geometry or the new one is none of parity; or data would be
+    /// changed; there are too few spares; the geometries are not both of parity or both a RAID10; or data would be
     /// overwritten that was not moved yet.
     pub fn handle_reshape(&mut self, now: Time, to: NewGeometry) -> bool {
         if !self.may_begin_reshape(now, &to) {
@@ -311,8 +343,6 @@ impl Supervisor {
     /// Whether members are such that the reshape can begin.
     fn is_fit_for(&self, to: &NewGeometry) -> bool {
         let shift = to.course.shift();
-        let backwards = to.course.is_backwards().then_some(shift);
-        let keeps_up = to.course == Course::Stays || keeps_up(&to.before, &to.geometry, backwards);
         let (old, new) = (self.geometry.raid_disks(), to.geometry.raid_disks());
         let spares = self.members.iter().filter(|m| m.state() == DiskState::Spare).count();
         let is_logged = |m: &Member| m.superblock().has_journal() || m.superblock().has_ppl();
@@ -322,7 +352,7 @@ impl Supervisor {
             m.superblock().data_size().0.min(room) < to.geometry.component().0
         };
         let mut present = self.members.iter().filter(|m| m.is_present());
-        keeps_up
+        keeps_up(&to.before, &to.geometry, to.course)
             && spares >= usize::from(new.saturating_sub(old))
             && !self.is_degraded()
             && self.resync_from().is_none()
@@ -402,10 +432,14 @@ impl Supervisor {
     pub fn reshape_told(&mut self, now: Time) {
         assert!(self.has_geometry_to_tell(), "it has ended on record");
         let reshape = self.reshape.take();
-        if let Some((Geometry::Parity(old), Geometry::Parity(new))) =
-            reshape.as_ref().map(|reshape| (&reshape.before, &self.geometry))
-        {
-            self.scheduler.change_unit(old.stripe_data().0, new.stripe_data().0);
+        match reshape.as_ref().map(|reshape| (&reshape.before, &self.geometry)) {
+            Some((Geometry::Parity(old), Geometry::Parity(new))) => {
+                self.scheduler.change_unit(old.stripe_data().0, new.stripe_data().0);
+            }
+            Some((Geometry::Raid10(old), Geometry::Raid10(new))) => {
+                self.scheduler.change_unit(old.chunk().0, new.chunk().0);
+            }
+            _ => {}
         }
         self.usable.on_record(self.geometry.array_sectors());
         self.events.push_back(Event::Resized(self.usable()));
@@ -490,12 +524,20 @@ impl Shard {
     }
 }
 
-/// Whether what is written never comes upon what was not moved yet, down to the array's beginning: where there are fewer
-/// members for data, it is written from the end on, at least a chunk further on. `shift`: by how much, if it goes backwards.
-fn keeps_up(before: &Geometry, after: &Geometry, shift: Option<i64>) -> bool {
-    let (Geometry::Parity(before), Geometry::Parity(after)) = (before, after) else { return false };
-    let chunk = before.chunk().max(after.chunk()).0 as i64;
-    after.data_disks() >= before.data_disks() || shift.is_some_and(|shift| shift >= chunk)
+/// Whether what is written never comes upon what was not moved yet, to the array's end: where there are fewer members for
+/// data, it is written from the end on, at least a chunk further on.
+fn keeps_up(before: &Geometry, after: &Geometry, course: Course) -> bool {
+    let Course::Moves { shift, is_backwards } = course else { return true };
+    match (before, after) {
+        (Geometry::Parity(before), Geometry::Parity(after)) => {
+            let chunk = before.chunk().max(after.chunk()).0 as i64;
+            after.data_disks() >= before.data_disks() || is_backwards && shift >= chunk
+        }
+        (Geometry::Raid10(before), Geometry::Raid10(after)) => {
+            Raid10Reshape { before, after, shift, is_backwards }.is_possible()
+        }
+        _ => false,
+    }
 }
 
 /// Slots that come to an array, for spares in their order.

@@ -12,6 +12,8 @@
 //! Invariants: `next` is a permutation, the copies of a chunk are on different members, and no two
 //! chunks share a place. Layouts for which md's rules break this are refused; mdadm makes none.
 
+mod extent;
+
 use alloc::boxed::Box;
 use alloc::vec;
 

@@ -327,9 +327,12 @@ impl<'a> Lifetime<'a> {
         let can_read_all =
             |slot: Slot| members[slot.index()].is_none_or(|disk| started.holes.is_whole(disk));
         let serves = |slot| serves(slot) && can_read_all(slot);
+        let stays = |slot: Slot| slot.index() != away && serves(slot);
+        // During a reshape either geometry needs its own.
         let survives = self.has_redundancy()
             && !is_dirty_mirror
-            && self.geometry.survives(|slot| slot.index() != away && serves(slot));
+            && self.geometry.survives(stays)
+            && started.plan.geometry.survives(stays);
         members[away].filter(|_| survives)
     }
 

@@ -1,6 +1,7 @@
 //! What a seed stands for: the array, its load and its faults, drawn before anything runs.
 
 use crate::dice::Dice;
+use lapstrake_engine::least_raid10_shift;
 use lapstrake_geometry::{Config, Geometry, Layout, Level, Sectors, Version};
 use lapstrake_metadata::journal::{BLOCK, ring_min};
 use std::fmt;
@@ -27,6 +28,8 @@ pub(crate) struct ReshapePlan {
     pub layout: Layout,
     pub chunk: Sectors,
     pub disks: u16,
+    /// Spares that there are for it.
+    pub more: u16,
     /// Sectors by which data moves.
     pub shift: u64,
     /// It moves towards the members' ends, from the array's end on.
@@ -271,38 +274,23 @@ impl Plan {
 
     /// The array gets another geometry while it is used. Drawn behind all else, as what comes before.
     fn be_reshaped(&mut self, dice: &mut Dice) {
-        use Level::{Raid4, Raid5, Raid6};
         let is_logged = self.journal.is_some() || self.log.is_some() || self.lockless.is_some();
         let has_room = matches!(self.version, Version::V1_1 | Version::V1_2);
-        let is_out = !self.level.is_parity() || is_logged || self.replaces || !has_room;
-        if is_out || self.grows_from.is_some() || !dice.one_in(3) {
+        let is_raid10 = self.level == Level::Raid10;
+        let can_be = self.level.is_parity() || is_raid10;
+        let is_out = !can_be || is_logged || self.replaces || !has_room;
+        // A RAID10 without far copies is rarely drawn.
+        let often = if is_raid10 { 2 } else { 1 };
+        if is_out || self.grows_from.is_some() || dice.below(3) >= often {
             return;
         }
-        let level = match self.level {
-            Raid4 => dice.pick(&[Raid4, Raid5]),
-            Raid5 => dice.pick(&[Raid5, Raid5, Raid6, Raid4]),
-            Raid6 => dice.pick(&[Raid6, Raid6, Raid5]),
-            level => level,
-        };
-        let parity_goes = u16::from(self.level == Raid6 && level != Raid6);
-        let more = dice.between(u64::from(level == Raid6 && self.level != Raid6)..=2) as u16;
-        let least = if level == Raid6 { 4 } else { 2 };
-        let is_fewer = level == self.level && self.disks > least && dice.one_in(4);
-        let (more, disks) =
-            if is_fewer { (0, self.disks - 1) } else { (more, self.disks + more - parity_goes) };
-        let is_tall = self.chunk.0 > 32;
-        let chunk = if is_tall { self.chunk.0 } else { dice.pick(&[8, 16, 32]) };
-        let layout = draw_layout(level, disks.into(), dice);
-        let shift = self.chunk.0.max(chunk) * dice.between(1..=3);
-        let is_backwards = is_fewer || more == 0 && dice.one_in(2);
-        let chunk = Sectors(chunk);
-        let least = self.sizes.iter().copied().min().unwrap_or_default();
-        self.sizes.extend((0..more).map(|_| least + self.chunk.0 * dice.below(3)));
-        let cuts = is_fewer && least > 2 * shift && dice.one_in(2);
-        let to = ReshapePlan { level, layout, chunk, disks, shift, is_backwards, cuts };
+        let to = if is_raid10 { self.draw_raid10(dice) } else { Some(self.draw_parity(dice)) };
+        let Some(to) = to else { return };
         self.reshape = Some(to);
-        if is_backwards && !cuts {
-            self.sizes.iter_mut().for_each(|size| *size += shift);
+        let least = self.sizes.iter().copied().min().unwrap_or_default();
+        self.sizes.extend((0..to.more).map(|_| least + self.chunk.0 * dice.below(3)));
+        if to.is_backwards && !to.cuts {
+            self.sizes.iter_mut().for_each(|size| *size += to.shift);
         }
         self.shards = self.shards.max(2);
         (self.external, self.spoil_every, self.outages) = (false, 0, 0);
@@ -311,6 +299,64 @@ impl Plan {
             // A cut of an array that lacks a member is a write hole.
             self.fault_every = 0;
         }
+    }
+
+    /// What a RAID4, 5 or 6 becomes.
+    fn draw_parity(&self, dice: &mut Dice) -> ReshapePlan {
+        use Level::{Raid4, Raid5, Raid6};
+        let level = match self.level {
+            Raid4 => dice.pick(&[Raid4, Raid5]),
+            Raid5 => dice.pick(&[Raid5, Raid5, Raid6, Raid4]),
+            Raid6 => dice.pick(&[Raid6, Raid6, Raid5]),
+            level => level,
+        };
+        let parity_goes = u16::from(self.level == Raid6 && level != Raid6);
+        let more = dice.between(u64::from(level == Raid6 && self.level != Raid6)..=2) as u16;
+        let fewest = if level == Raid6 { 4 } else { 2 };
+        let is_fewer = level == self.level && self.disks > fewest && dice.one_in(4);
+        let (more, disks) =
+            if is_fewer { (0, self.disks - 1) } else { (more, self.disks + more - parity_goes) };
+        let chunk = self.draw_chunk(dice);
+        let layout = draw_layout(level, disks.into(), dice);
+        let shift = self.chunk.0.max(chunk.0) * dice.between(1..=3);
+        let is_backwards = is_fewer || more == 0 && dice.one_in(2);
+        let least = self.sizes.iter().copied().min().unwrap_or_default();
+        let cuts = is_fewer && least > 2 * shift && dice.one_in(2);
+        ReshapePlan { level, layout, chunk, disks, more, shift, is_backwards, cuts }
+    }
+
+    /// What a RAID10 becomes; none if that would have no room for its data, or its copies are not moved.
+    fn draw_raid10(&self, dice: &mut Dice) -> Option<ReshapePlan> {
+        let Layout::Raid10(layout) = self.layout else { return None };
+        let copies = layout.copies();
+        let more = dice.below(3) as u16;
+        let (level, disks, chunk) = (self.level, self.disks + more, self.draw_chunk(dice));
+        let word = dice.pick(&[0x100 + copies, 0x10001 + (copies << 8)]);
+        let layout = Layout::from_md(level, word).ok()?;
+        let is_backwards = more == 0 && dice.one_in(2);
+        let times = dice.between(1..=3);
+        let component = Sectors(self.component());
+        let geometry = |layout, chunk, raid_disks| {
+            let member_sizes = Vec::new();
+            let config = Config { level, layout, chunk, raid_disks, component, member_sizes };
+            Geometry::new(&config).ok()
+        };
+        let before = geometry(self.layout, self.chunk, self.disks)?;
+        let after = geometry(layout, chunk, disks)?;
+        if after == before || after.array_sectors() < before.array_sectors() {
+            return None;
+        }
+        let (Geometry::Raid10(before), Geometry::Raid10(after)) = (before, after) else {
+            return None;
+        };
+        let shift = least_raid10_shift(&before, &after, is_backwards)?.0 * times;
+        let cuts = false;
+        Some(ReshapePlan { level, layout, chunk, disks, more, shift, is_backwards, cuts })
+    }
+
+    fn draw_chunk(&self, dice: &mut Dice) -> Sectors {
+        let is_tall = self.chunk.0 > 32;
+        if is_tall { self.chunk } else { Sectors(dice.pick(&[8, 16, 32])) }
     }
 
     /// The array grows while it is used. Drawn behind all else, as what comes before.

@@ -20,8 +20,10 @@ pub struct Halves {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum NoReshape {
-    /// One of the geometries is none of RAID4, 5 or 6.
-    #[error("only reshapes between RAID4, RAID5 and RAID6 can be carried on here")]
+    /// The geometries are neither both of RAID4, 5 or 6 nor both of RAID10.
+    #[error(
+        "only reshapes between RAID4, RAID5 and RAID6, and of a RAID10, can be carried on here"
+    )]
     Level,
     /// The position is within a stripe.
     #[error("its position is not where stripes of both geometries end")]
@@ -115,8 +117,13 @@ fn halves(own: &Superblock, fresh: &Reshape) -> (Superblock, Superblock) {
     after.set_component(fresh.after.component());
     // Nothing is moved before every member knows of the beginning, which this one has just missed.
     if own.events().saturating_add(1) >= fresh.after.events() {
-        let number = own.dev_number();
-        after.set_role_of(number, fresh.after.role_of(number));
+        let numbers = (0..fresh.after.table_len()).chain([own.dev_number()]);
+        for number in numbers {
+            let role = fresh.after.role_of(number);
+            if number == own.dev_number() || matches!(role, Role::Active(_)) {
+                after.set_role_of(number, role);
+            }
+        }
     }
     (before, after)
 }
@@ -167,14 +174,19 @@ impl<D: Clone> After<D> {
         before: &mut StartPlan<D>,
         recorded: Option<Sector>,
     ) -> Result<(), NoReshape> {
-        let (Geometry::Parity(old), Geometry::Parity(new)) =
-            (&before.geometry, &self.plan.geometry)
-        else {
-            return Err(NoReshape::Level);
-        };
+        let (old, new) = (&before.geometry, &self.plan.geometry);
         let offset = |plan: &StartPlan<D>| plan.members[0].superblock().data_offset();
         let is_moved = offset(before) != offset(&self.plan);
-        let is_seldom_recorded = is_moved && old.data_disks() == new.data_disks();
+        let (is_seldom_recorded, unit) = match (old, new) {
+            (Geometry::Parity(old), Geometry::Parity(new)) => {
+                let chunk = new.chunk().0.max(old.chunk().0);
+                let unit = new.stripe_data().0 / new.chunk().0 * chunk;
+                (is_moved && old.data_disks() == new.data_disks(), unit)
+            }
+            // Linux records any place, and before it writes over what lies behind it.
+            (Geometry::Raid10(_), Geometry::Raid10(_)) => (false, 1),
+            _ => return Err(NoReshape::Level),
+        };
         match recorded {
             None if is_seldom_recorded => {
                 return Err(NoReshape::Unsure { position: self.position.bytes() });
@@ -184,7 +196,6 @@ impl<D: Clone> After<D> {
             }
             _ => {}
         }
-        let unit = new.stripe_data().0 / new.chunk().0 * new.chunk().0.max(old.chunk().0);
         let is_whole = self.position.0.is_multiple_of(unit);
         let mut records = before.members.iter().chain(&self.plan.members).map(|m| &m.record);
         let recovers = |plan: &StartPlan<D>| {

@@ -36,6 +36,7 @@ mod replace;
 mod rescue;
 mod reshape;
 mod reshaping;
+mod reshaping_raid10;
 mod scan;
 mod scrub;
 mod serve;

@@ -18,12 +18,12 @@ const RESHAPES: [(&str, &str, &str); 9] = [
 ];
 const MIB: usize = 1 << 20;
 
-fn lab() -> Lab {
+pub(crate) fn lab() -> Lab {
     Lab::new(&[20; 5])
 }
 
 /// All members of one of these.
-fn all(members: &str, wish: &str) -> String {
+pub(crate) fn all(members: &str, wish: &str) -> String {
     let added = wish.split(' ').filter(|word| word.starts_with('m'));
     let all: Vec<&str> = members.split(' ').chain(added).collect();
     all.join(" ")
@@ -39,12 +39,12 @@ fn kept<'a>(members: &str, wish: &str, all: &'a str) -> (&'a str, Option<&'a str
 /// Takes out the last member.
 const WITHOUT_SPARE: &str = "quietly mdadm /dev/md0 --remove ${devices[-1]}; unset 'devices[-1]'";
 
-fn create(lab: &Lab, options: &str, members: &str) {
+pub(crate) fn create(lab: &Lab, options: &str, members: &str) {
     lab.run(&format!("create data --assume-clean {options} {members}")).ok();
 }
 
 /// Fills an array, and leaves it in the midst of a reshape, with something written on either side meanwhile.
-fn half_done(lab: &Lab, options: &str, members: &str, wish: &str) -> Vec<u8> {
+pub(crate) fn half_done(lab: &Lab, options: &str, members: &str, wish: &str) -> Vec<u8> {
     create(lab, options, members);
     let server = lab.serve_data(&format!("--shards 2 --sync-speed-max 2000 {members}"));
     let mut bytes = pattern(7, lab.detail()["array_bytes"].as_u64().unwrap() as usize);
@@ -70,7 +70,7 @@ fn half_done(lab: &Lab, options: &str, members: &str, wish: &str) -> Vec<u8> {
 }
 
 /// What comes to an array by a reshape reads as zeros.
-fn lengthened(mut bytes: Vec<u8>, len: usize) -> Vec<u8> {
+pub(crate) fn lengthened(mut bytes: Vec<u8>, len: usize) -> Vec<u8> {
     assert!(len >= bytes.len(), "nothing is cut");
     bytes.resize(len, 0);
     bytes

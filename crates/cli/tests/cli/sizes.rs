@@ -146,7 +146,7 @@ fn an_array_is_cut_only_where_clients_see_nothing_of_it() {
 /// Options, members, what is asked for, and what the refusal says.
 const REFUSED: [(&str, &str, &str, &str); 10] = [
     ("-l5 -c64", "m0 m1 m2", "--size 99M", "m0 has room for 23552 KiB"),
-    ("-l10 -c64 -p n2", "m0 m1", "--raid-devices 3 m2", "that is a reshape"),
+    ("-l10 -c64 -p f2", "m0 m1", "--raid-devices 3", "far copies is not reshaped"),
     ("-l5 -c64 -k ppl", "m0 m1 m2", "--size max", "partial parity logs"),
     ("-l5 -c64 -b lockless", "m0 m1 m2", "--size max", "lockless bitmap"),
     ("-l10 -c64 -p f2", "m0 m1 m2", "--size max", "far copies"),

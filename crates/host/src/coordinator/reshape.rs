@@ -9,8 +9,10 @@ use crate::{
     message::{ReshapeWish, ResizeWish},
     shard_runtime::ShardRuntime,
 };
-use lapstrake_engine::{Course, DiskState, NewGeometry, STRIPE_CACHE_SIZES, Step, Supervisor};
-use lapstrake_geometry::{Config, Geometry, Layout, Level, Sectors};
+use lapstrake_engine::{
+    Course, DiskState, NewGeometry, STRIPE_CACHE_SIZES, Step, Supervisor, least_raid10_shift,
+};
+use lapstrake_geometry::{Config, Geometry, Layout, Level, Raid10, Sectors};
 use lapstrake_metadata::{Superblock, Version};
 use tracing::warn;
 
@@ -50,7 +52,8 @@ impl CoordinatorRuntime {
     ) -> Result<Change, ResizeError> {
         let (old, like) = (supervisor.geometry(), self.freshest(supervisor)?);
         let goal = config(old, like, wish)?;
-        if !old.level().is_parity() || !goal.level.is_parity() {
+        let are_parity = old.level().is_parity() && goal.level.is_parity();
+        if !are_parity && [old.level(), goal.level] != [Level::Raid10; 2] {
             return Err(ResizeError::NotBetween { from: old.level(), to: goal.level });
         }
         if Geometry::new(&goal)? == *old {
@@ -82,26 +85,26 @@ impl CoordinatorRuntime {
     ) -> Result<NewGeometry, ResizeError> {
         let (old, like) = (supervisor.geometry(), self.freshest(supervisor)?);
         let geometry = Geometry::new(&config)?;
+        check_copies(old, &geometry)?;
         self.check_stripes(old, &geometry)?;
         self.check_members(supervisor, &config)?;
-        if !like.component().0.is_multiple_of(config.chunk.0) {
+        if old.level().is_parity() && !like.component().0.is_multiple_of(config.chunk.0) {
             let (component, chunk) = (like.component(), config.chunk);
             return Err(ResizeError::PartOfChunk { component, chunk });
         }
         let is_fewer = data_disks(&geometry) < data_disks(old);
         let may_go_back = is_fewer || config.raid_disks == old.raid_disks();
-        let unit = config.chunk.max(like.chunk());
-        let forwards =
-            if is_fewer { None } else { Some(self.shift(supervisor, unit, room_before)) };
+        let least = |is_backwards| least_shift(old, &geometry, is_backwards);
+        let forwards = (!is_fewer).then(|| self.shift(supervisor, least(false), room_before));
         let (shift, is_backwards) = match forwards {
             Some(Ok(shift)) => (-(shift as i64), false),
             Some(Err(error)) if !may_go_back || like.version() == Version::V090 => {
                 return Err(error);
             }
-            _ => (self.shift_behind(supervisor, unit, &mut config)? as i64, true),
+            _ => (self.shift_behind(supervisor, least(true), &mut config)? as i64, true),
         };
         let geometry = Geometry::new(&config)?;
-        let (left, usable) = (geometry.array_sectors(), supervisor.usable());
+        let (left, usable) = (room_for_data(old, &geometry, &config)?, supervisor.usable());
         if left < usable {
             return Err(ResizeError::CutsData { left, usable, array: self.facts.name.clone() });
         }
@@ -193,6 +196,44 @@ impl CoordinatorRuntime {
         let shift = room.min(SHIFT_MAX.max(chunk.0));
         Ok(shift - shift % chunk.0)
     }
+}
+
+/// Copies of a RAID10 stay as many, and none far, as with Linux.
+fn check_copies(old: &Geometry, new: &Geometry) -> Result<(), ResizeError> {
+    let (Geometry::Raid10(old), Geometry::Raid10(new)) = (old, new) else { return Ok(()) };
+    let is_far = |it: &Raid10| it.layout().far > 1 && !it.layout().offset;
+    match (old.copies(), new.copies()) {
+        _ if is_far(old) || is_far(new) => Err(ResizeError::FarReshape),
+        (old, new) if old != new => Err(ResizeError::OtherCopies { old, new }),
+        _ => Ok(()),
+    }
+}
+
+/// Sectors of data that are moved. Linux, which may carry a RAID10 on, goes only so far as the new layout would with as many
+/// members as before.
+fn room_for_data(old: &Geometry, new: &Geometry, config: &Config) -> Result<Sectors, ResizeError> {
+    let as_many = Config { raid_disks: old.raid_disks(), ..config.clone() };
+    let most = match new {
+        Geometry::Raid10(_) => Geometry::new(&as_many)?.array_sectors(),
+        other => other.array_sectors(),
+    };
+    Ok(most.min(new.array_sectors()))
+}
+
+/// By how much data has to move at least, so that nothing is overwritten before its copy is on record.
+fn least_shift(old: &Geometry, new: &Geometry, is_backwards: bool) -> Sectors {
+    let chunk = |geometry: &Geometry| match geometry {
+        Geometry::Parity(parity) => parity.chunk(),
+        Geometry::Raid10(raid10) => raid10.chunk(),
+        _ => Sectors::ZERO,
+    };
+    let of_raid10 = match (old, new) {
+        (Geometry::Raid10(old), Geometry::Raid10(new)) => {
+            least_raid10_shift(old, new, is_backwards)
+        }
+        _ => None,
+    };
+    of_raid10.unwrap_or(chunk(old).max(chunk(new)))
 }
 
 fn is_there(state: DiskState) -> bool {

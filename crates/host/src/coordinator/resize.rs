@@ -319,6 +319,10 @@ impl CoordinatorRuntime {
             detail.layout = (!is_raid4).then(|| parity.layout().name().into());
             detail.chunk_bytes = parity.chunk().bytes();
         }
+        if let Geometry::Raid10(raid10) = supervisor.geometry_before().unwrap_or(geometry) {
+            detail.layout = Some(Layout::Raid10(raid10.layout()).name().into());
+            detail.chunk_bytes = raid10.chunk().bytes();
+        }
         detail.reshape =
             supervisor.frontier().zip(self.freshest(supervisor).ok()).map(|(front, sb)| {
                 let Frontier { position, is_backwards, .. } = front;

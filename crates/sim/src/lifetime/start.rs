@@ -159,11 +159,10 @@ impl Lifetime<'_> {
         let told = told.and_then(Superblock::reshape).ok_or("the freshest tells of no reshape")?;
         let front = (told.position, told.is_backwards);
         // The operator gives the place on record where that is asked for.
-        let data = |geometry: &Geometry| match geometry {
-            Geometry::Parity(parity) => parity.data_disks(),
-            _ => 0,
+        let is_asked_for = match (&before.geometry, &plan.geometry) {
+            (Geometry::Parity(old), Geometry::Parity(new)) => old.data_disks() == new.data_disks(),
+            _ => false,
         };
-        let is_asked_for = data(&before.geometry) == data(&plan.geometry);
         let recorded = is_asked_for.then_some(told.position);
         let after = After::new(&mut before, plan.clone(), front, |one, two| one == two);
         let mut after = after.ok_or("the arrays before and after have other members")?;

@@ -40,14 +40,30 @@ pub enum ResizeError {
     },
     /// Not between these levels.
     #[error(
-        "a {from} is not reshaped to a {to} here, only RAID4, RAID5 and RAID6 to each other; nothing was changed; mdadm does \
-         more, on the array that Lapstrake has stopped"
+        "a {from} is not reshaped to a {to} here, only RAID4, RAID5 and RAID6 to each other, and a RAID10 to another; nothing \
+         was changed; mdadm does more, on the array that Lapstrake has stopped"
     )]
     NotBetween {
         /// The array's level.
         from: Level,
         /// What was asked for.
         to: Level,
+    },
+    /// Far copies lie in sections of the members, which would move at once.
+    #[error(
+        "a raid10 with far copies is not reshaped, nor is another made one of it, as with md; nothing was changed; near copies \
+         (n2) and those in the next row (o2) can become each other"
+    )]
+    FarReshape,
+    /// Copies would come or go.
+    #[error(
+        "a raid10 with {old} copies of each chunk keeps as many, and {new} were asked for, as with md; nothing was changed"
+    )]
+    OtherCopies {
+        /// Copies that there are.
+        old: u32,
+        /// What was asked for.
+        new: u32,
     },
     /// What is written goes to an overlay, in which a half done reshape could not be opened again.
     #[error(
@@ -121,7 +137,7 @@ pub enum ResizeError {
         member: String,
         /// What it has.
         room: Sectors,
-        /// The larger of the two chunks.
+        /// What is needed: the larger of the two chunks, or more.
         chunk: Sectors,
     },
     /// No shard could take the new geometry.

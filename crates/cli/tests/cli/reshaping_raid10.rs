@@ -1,0 +1,186 @@
+//! Promise: a RAID10 with near copies, or with copies in the next row, gets more members, another chunk or the other layout
+//! while it is served; wherever it is left, it goes on here or in the kernel, and all bytes are there; what Linux's md
+//! refuses is refused, and changes nothing.
+
+use crate::reshaping::{all, create, half_done, lab, lengthened};
+use crate::support::md::Md;
+use crate::support::{Lab, pattern};
+
+/// How the array is made, of which members, what is asked for.
+const RESHAPES: [(&str, &str, &str); 7] = [
+    ("-l10 -c64", "m0 m1 m2 m3", "--raid-devices 5 m4"),
+    ("-l10 -c64", "m0 m1 m2", "--raid-devices 4 m3"),
+    ("-l10 -c64 -p o2 -e 1.1", "m0 m1 m2 m3", "--raid-devices 5 --chunk 32K m4"),
+    ("-l10 -c64", "m0 m1 m2 m3", "--chunk 128K"),
+    ("-l10 -c32", "m0 m1 m2", "--chunk 64K --layout o2"),
+    ("-l10 -c64 -p o3", "m0 m1 m2 m3", "--layout n3 --raid-devices 5 m4"),
+    // There is no room before the data: from the end on.
+    ("-l10 -c64 -e 1.0 --size 18M", "m0 m1 m2 m3", "--chunk 32K"),
+];
+const MIB: usize = 1 << 20;
+
+/// The kernel does what is left: it reads these bytes, whatever it finds behind them, and copies agree everywhere.
+fn is_finished_by_the_kernel(md: &mut Md, lab: &Lab, members: &str, bytes: &[u8], what: &str) {
+    md.play(
+        lab,
+        members,
+        "quietly mdadm --assemble /dev/md0 ${devices[@]}
+         settle
+         dump $dir/dump
+         matches
+         quietly mdadm --stop /dev/md0
+         healthy",
+    );
+    let dump = lab.read("dump");
+    let same = dump.iter().zip(bytes).take_while(|(one, other)| one == other).count();
+    assert_eq!(same, bytes.len(), "{what}: the kernel reads otherwise");
+}
+
+#[test]
+fn what_was_begun_here_is_carried_on_here_and_by_the_kernel() {
+    let Some(mut md) = Md::boot("RAID10s whose reshape was begun here") else { return };
+    for (options, members, wish) in RESHAPES {
+        let (lab, all) = (lab(), all(members, wish));
+        let bytes = half_done(&lab, options, members, wish);
+        let copies = Lab::new(&[20; 5]);
+        all.split(' ').for_each(|name| copies.write_at(name, 0, &lab.read(name)));
+        let given = lab.run(&format!("serve --reshape-position 0 {all}"));
+        assert!(given.code == 1 && given.err.contains("not the place on record"), "{given:?}");
+        let server = lab.serve_data(&format!("--shards 2 {all}"));
+        lab.run("wait data").ok();
+        let grown = lengthened(bytes.clone(), lab.contents(&server).len());
+        assert!(lab.contents(&server) == grown, "{options}, {wish}: read afterwards");
+        lab.run("check data").ok();
+        lab.run("wait data").ok();
+        assert_eq!(lab.detail()["mismatch_sectors"], 0, "{options}, {wish}");
+        server.stop();
+        md.agrees(&lab, &all, &grown);
+        let what = format!("{options}, {wish}");
+        is_finished_by_the_kernel(&mut md, &copies, &all, &bytes, &what);
+    }
+}
+
+#[test]
+fn a_reshape_that_the_kernel_began_is_carried_on() {
+    let Some(mut md) = Md::boot("RAID10s whose reshape the kernel began") else { return };
+    for (options, count, wish) in [
+        ("-l10 -c64", 4, "--raid-devices 5"),
+        ("-l10 -c64", 3, "--raid-devices 4"),
+        ("-l10 -c64 -p o2", 4, "--raid-devices 5"),
+        ("-l10 -c64", 4, "--chunk 32"),
+        ("-l10 -c64 -p o2", 4, "--layout n2"),
+    ] {
+        let (lab, added) = (lab(), usize::from(wish.contains("devices")));
+        let names: Vec<String> = (0..count + added).map(|index| format!("m{index}")).collect();
+        let names = names.join(" ");
+        let bytes = pattern(3, 64 * MIB);
+        std::fs::write(lab.path("bytes"), &bytes).unwrap();
+        let said = md.play(
+            &lab,
+            &names,
+            &format!(
+                "rm -rf /run/mdadm
+                 quietly mdadm --create /dev/md0 --run --assume-clean {options} -n{count} \
+                     ${{devices[@]:0:{count}}}
+                 fill $dir/bytes >/dev/null
+                 read -r size </sys/block/md0/size
+                 for device in ${{devices[@]:{count}}}; do quietly mdadm /dev/md0 --add $device; done
+                 reshape_part mdadm --grow /dev/md0 {wish}
+                 quietly mdadm --stop /dev/md0
+                 echo $size"
+            ),
+        );
+        let filled = said.trim().parse::<usize>().unwrap() * 512;
+        let missing = "m1";
+        let copies = Lab::new(&[20; 5]);
+        names.split(' ').for_each(|name| copies.write_at(name, 0, &lab.read(name)));
+        let server = lab.serve_data(&format!("--shards 3 {names}"));
+        let waited = lab.run("wait data");
+        assert_eq!(waited.code, 0, "{options}, {wish}: {waited:?}, {}", lab.detail());
+        let read = lab.contents(&server);
+        assert!(read[..filled] == bytes[..filled], "{options}, {wish}");
+        server.stop();
+        md.agrees(&lab, &names, &lengthened(bytes[..filled].to_vec(), read.len()));
+
+        let left: Vec<&str> = names.split(' ').filter(|name| *name != missing).collect();
+        let server = copies.serve_data(&format!("--degraded {}", left.join(" ")));
+        assert_eq!(copies.run("wait data").code, 3, "{options}: it is degraded");
+        assert!(copies.contents(&server) == read, "{options}, {wish}, without {missing}");
+        server.stop();
+    }
+}
+
+#[test]
+fn a_cut_at_any_moment_leaves_all_that_was_answered() {
+    for (options, members, wish) in [RESHAPES[1], RESHAPES[4], RESHAPES[6]] {
+        let lab = lab();
+        create(&lab, options, members);
+        let mut server = lab.serve_data(&format!("--shards 2 --sync-speed-max 2000 {members}"));
+        let mut bytes = pattern(7, lab.detail()["array_bytes"].as_u64().unwrap() as usize);
+        lab.fill(&server, &bytes);
+        lab.run(&format!("grow data {wish}")).ok();
+        for round in 0..3u64 {
+            let moved = lab.detail()["sync"]["done_bytes"].as_u64().unwrap_or(0);
+            lab.until("more of it", |shown| {
+                shown["sync"]["done_bytes"].as_u64().is_none_or(|done| done > moved)
+            });
+            let front = pattern(round, 2 * MIB);
+            lab.fill(&server, &front);
+            bytes[..front.len()].copy_from_slice(&front);
+            server.kill();
+            let examined = lab.run("examine m0").ok();
+            assert!(examined.out.contains("Reshape pos'n"), "{wish}, round {round}: {examined:?}");
+            let all = all(members, wish);
+            server = lab.serve_data(&format!("--shards 2 --sync-speed-max 2000 {all}"));
+            assert!(lab.contents(&server)[..bytes.len()] == bytes, "{wish}, round {round}");
+        }
+        lab.run("set data sync_speed_max=0").ok();
+        lab.run("wait data").ok();
+        let read = lab.contents(&server);
+        assert!(read == lengthened(bytes, read.len()), "{wish}");
+        server.stop();
+    }
+}
+
+#[test]
+fn what_linux_does_not_reshape_is_refused_and_stays_as_it_is() {
+    let lab = lab();
+    let refused = |wish: &str, says: &str| {
+        let before = lab.detail();
+        let ran = lab.run(&format!("grow data {wish}"));
+        assert_eq!(ran.code, 1, "{wish}: {ran:?}");
+        let is_told = ran.err.contains(says) && ran.err.contains("nothing was changed");
+        assert!(is_told, "{wish}: {ran:?}");
+        let after = lab.detail();
+        for what in ["level", "layout", "chunk_bytes", "raid_devices", "array_bytes"] {
+            assert_eq!(before[what], after[what], "{wish}");
+        }
+    };
+    create(&lab, "-l10 -c64", "m0 m1 m2 m3");
+    let server = lab.serve_data("--shards 2 m0 m1 m2 m3");
+    refused("--layout f2", "far copies");
+    refused("--layout n3", "keeps as many");
+    refused("--layout o3", "keeps as many");
+    refused("--level 5", "not reshaped to a raid5");
+    refused("--raid-devices 3", "not made one of 3 here");
+    refused("--raid-devices 5", "as many spares");
+    refused("--chunk 8M --layout o2", "would cut data");
+    refused("--chunk 48K", "power of two");
+    let already = lab.run("grow data --chunk 64K --layout n2").ok();
+    assert!(already.out.contains("already"), "{already:?}");
+    server.stop();
+
+    // 405 chunks, of which four members have 404 with copies in the next row. That is as far as Linux would go.
+    create(&lab, "-l10 -c64 -p n3 --force", "m0 m1 m2 m3");
+    let server = lab.serve_data("--shards 2 m0 m1 m2 m3");
+    refused("--layout o3", "25856 KiB of the array would be left of the 25920 KiB");
+    lab.run("add data m4").ok();
+    refused("--layout o3 --raid-devices 5", "25856 KiB of the array would be left");
+    server.stop();
+
+    create(&lab, "-l10 -c64 -p f2 --force", "m0 m1 m2 m3");
+    let server = lab.serve_data("--shards 2 m0 m1 m2 m3");
+    refused("--chunk 32K", "far copies");
+    refused("--layout n2", "far copies");
+    server.stop();
+}
