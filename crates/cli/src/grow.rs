@@ -42,10 +42,11 @@ Exit codes:
 /// --raid-devices gives a RAID1 more copies, which spares fill, or fewer, when those that go have been failed and removed.
 ///
 /// Of RAID4, 5 and 6 --raid-devices, --level, --chunk and --layout, also together, reshape the array, of a RAID10 without far
-/// copies all of them but --level, with as many copies as before: all data moves to other places while clients go on. The command returns when that has begun, `lapstrake wait` waits for its end. Data is
-/// moved towards the members' beginnings, into room between superblock and data, so that nothing is overwritten before its
-/// copy is on record: the array may be stopped or cut off at any moment, and the next `lapstrake serve` goes on, or Linux
-/// does. A write-intent bitmap is taken away first. Members come out of the spares; none may be missing.
+/// copies all of them but --level, with as many copies as before: all data moves to other places while clients go on. The
+/// command returns when that has begun, `lapstrake wait` waits for its end. Data is moved towards the members' beginnings,
+/// into room between superblock and data, so that nothing is overwritten before its copy is on record: the array may be
+/// stopped or cut off at any moment, and the next `lapstrake serve` goes on, or Linux does. A write-intent bitmap is taken
+/// away first. Members come out of the spares; none may be missing.
 ///
 /// A new internal bitmap goes where mdadm puts it; the least chunk depends on the
 /// room beside the superblocks. Another chunk or place means that the old bitmap is taken away first: if the

@@ -473,7 +473,9 @@ fn tell_of_reshape(before: &Plan, after: &After<Arc<Member>>, read_only: bool) {
     let (position, after) = (after.position.bytes(), &after.plan);
     let offset = |plan: &Plan| plan.members[0].superblock().data_offset();
     let count = |plan: &Plan| plan.geometry.raid_disks();
-    let doubt = match (offset(before) == offset(after), count(before) == count(after)) {
+    // Of a RAID10 it records exactly what was rewritten.
+    let is_seldom = count(before) == count(after) && after.geometry.level().is_parity();
+    let doubt = match (offset(before) == offset(after), is_seldom) {
         (true, _) => {
             "; what a cut destroyed in its critical section is in its backup file only, if it had one"
         }

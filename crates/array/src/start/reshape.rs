@@ -30,8 +30,8 @@ pub enum NoReshape {
     Position,
     /// What comes next would be written over what was not moved yet.
     #[error(
-        "what it would write next lies over data that was not moved yet; if it was begun with mdadm's --backup-file, mdadm \
-         goes on with that"
+        "what it would write next lies over data that was not moved yet; Linux may go on with it: if it was begun with \
+         mdadm's --backup-file, mdadm goes on with that"
     )]
     Critical,
     /// Logs know one geometry.

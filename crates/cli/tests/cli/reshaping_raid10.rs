@@ -94,6 +94,9 @@ fn a_reshape_that_the_kernel_began_is_carried_on() {
         let missing = "m1";
         let copies = Lab::new(&[20; 5]);
         names.split(' ').for_each(|name| copies.write_at(name, 0, &lab.read(name)));
+        let looked = lab.run(&format!("serve --read-only --run true {names}")).ok();
+        let is_sure = looked.err.contains("a reshape from") && !looked.err.contains("seldom");
+        assert!(is_sure, "{options}, {wish}: {looked:?}");
         let server = lab.serve_data(&format!("--shards 3 {names}"));
         let waited = lab.run("wait data");
         assert_eq!(waited.code, 0, "{options}, {wish}: {waited:?}, {}", lab.detail());
