@@ -41,7 +41,7 @@ pub struct NewGeometry {
     pub geometry: Geometry,
     /// The old one, with no more of each member in use than in the new one.
     pub before: Geometry,
-    /// Any member's, which says its level, layout, chunk and slots.
+    /// Any member's, which says its level, layout, chunk, slots and what of each member is used.
     pub superblock: Superblock,
     /// How data gets there.
     pub course: Course,

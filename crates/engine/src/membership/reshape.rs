@@ -40,7 +40,7 @@ impl Membership {
     pub(crate) fn begin_reshape(&mut self, to: &NewGeometry) {
         let new = to.geometry.raid_disks();
         for member in &mut self.members {
-            member.superblock.set_component(to.before.component());
+            member.superblock.set_component(to.superblock.component());
         }
         let before = self.members.iter().map(|member| member.superblock.clone()).collect();
         for slot in new_slots(mem::replace(&mut self.raid_disks, new), new) {

@@ -296,6 +296,7 @@ fn data_disks(geometry: &Geometry) -> u16 {
 fn with_geometry(like: &Superblock, config: &Config) -> Superblock {
     let mut superblock = like.clone();
     superblock.set_geometry(config);
+    superblock.set_component(config.component);
     superblock
 }
 

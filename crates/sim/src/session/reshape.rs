@@ -76,6 +76,9 @@ impl Session<'_> {
             ..config.clone()
         });
         superblock.set_geometry(&config);
+        if to.cuts {
+            superblock.set_component(component);
+        }
         let shift = if to.is_backwards { to.shift as i64 } else { -(to.shift as i64) };
         let moves = Course::Moves { shift, is_backwards: to.is_backwards };
         let course = if stays { Course::Stays } else { moves };
