@@ -5,7 +5,7 @@ use crate::members;
 use crate::options;
 use crate::target::Target;
 use lapstrake::control::{Added, BitmapLocation, BitmapPlace, Detail, Grown, Request, WantedSize};
-use lapstrake_device::MemberSpec;
+use lapstrake_device::{MemberSpec, quoted, quoted_path};
 use lapstrake_geometry::Level;
 use lapstrake_host::create::NewBitmap;
 use serde_json::json;
@@ -176,9 +176,10 @@ fn reshape(args: &Args) -> Outcome {
     if asked.is_err() {
         for spec in &args.members {
             errln!(
-                "{spec}: is a spare of {} now; `lapstrake remove {} {spec}` takes it out",
+                "{spec}: is a spare of {} now; `lapstrake remove {} {}` takes it out",
                 target.name,
-                target.name
+                quoted(&target.name),
+                quoted_path(spec.argument())
             );
         }
     }
@@ -208,7 +209,8 @@ fn reshape(args: &Args) -> Outcome {
         format!("{level} {layout} of {raid_devices} members with chunks of {}K", chunk_bytes >> 10);
     match changed {
         true => outln!(
-            "{name}: data is being moved to make it {shape}; `lapstrake wait {name}` waits for the end"
+            "{name}: data is being moved to make it {shape}; `lapstrake wait {}` waits for the end",
+            quoted(name)
         ),
         false => outln!("{name}: {shape} already"),
     }
