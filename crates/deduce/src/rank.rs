@@ -47,7 +47,7 @@ const OFFSET_PRIOR_MIN: f64 = -0.5;
 pub struct Weights {
     /// How usual it is, before anything of the contents is known.
     pub usual: f64,
-    /// Structures that lie where they have not to.
+    /// Structures that lie where they have not to, or in parity only.
     pub structures: f64,
     /// Relations of parity and copies.
     pub relations: f64,

@@ -1,9 +1,7 @@
 //! What was found out, in words and as JSON, and the commands that try it.
 
 use crate::text;
-use lapstrake_deduce::{
-    Agreement, Arrangement, Candidate, LikelyChunk, Report, Shape, Weights,
-};
+use lapstrake_deduce::{Agreement, Arrangement, Candidate, LikelyChunk, Report, Shape, Weights};
 use lapstrake_device::{MemberSpec, quoted_path};
 use lapstrake_geometry::{Layout, Level, Sectors, Slot};
 use lapstrake_host::scan::Look;
@@ -119,7 +117,8 @@ impl Summary<'_> {
     /// Superblocks that say the same as an arrangement, be they the device's own or left over.
     fn borne_out(&self, found: &Arrangement) -> usize {
         let slots = found.order.iter().enumerate();
-        let devices = slots.filter_map(|(slot, device)| Some((slot, self.looks[(*device)?].as_ref()?)));
+        let devices =
+            slots.filter_map(|(slot, device)| Some((slot, self.looks[(*device)?].as_ref()?)));
         let is_borne_out = |(slot, look): &(usize, &Look)| {
             look.findings().superblocks().any(|sb| differences(sb, found, *slot).is_empty())
         };
@@ -367,8 +366,8 @@ fn differences(sb: &Superblock, found: &Arrangement, slot: usize) -> Vec<&'stati
 fn weights(found: Weights) -> String {
     let Weights { usual, structures, relations, changes } = found;
     format!(
-        "   weights (logarithms of odds): how usual it is {usual:+.1}, structures elsewhere {structures:+.1}, parity and \
-         copies {relations:+.1}, changes at borders of chunks {changes:+.1}\n"
+        "   weights (logarithms of odds): how usual it is {usual:+.1}, structures out of place or in \
+         parity only {structures:+.1}, parity and copies {relations:+.1}, changes at borders of chunks {changes:+.1}\n"
     )
 }
 

@@ -41,6 +41,24 @@ fn a_role_that_is_none_is_left_out_until_a_slot_is_named_for_it() {
     assert!(lab.read("out") == contents, "its superblock says now what it is");
 }
 
+/// Every superblock calls it so: without a word it is no reason to write to the others and leave it behind.
+#[test]
+fn others_are_not_written_without_the_one_whose_role_is_none() {
+    let (lab, contents) = array();
+    for name in ["m0", "m1", "m2"] {
+        change_one(&lab, name, |sb| sb.dev_roles[1] = 0x8001);
+    }
+    let before = bytes(&lab, &["m0", "m1", "m2"]);
+    refused(&lab.run("serve m0 m1 m2"), &["unknown role 0x8001", "slot 1 is empty", "--degraded"]);
+    assert!(lab.run("scan m0 m1 m2").out.contains("not to be started as it is"));
+    lab.run("cat -o out m0 m1 m2").ok();
+    assert!(lab.read("out") == contents);
+    assert!(bytes(&lab, &["m0", "m1", "m2"]) == before, "nothing was written");
+    let server = lab.serve("--degraded m0 m1 m2");
+    server.stop();
+    assert!(lab.read("m1") == before[1], "what is left is never written");
+}
+
 #[test]
 fn a_bad_block_log_that_cannot_be_used_costs_its_member_only_where_that_is_written() {
     let (lab, contents) = array();

@@ -92,7 +92,10 @@ fn changes_of_contents_decide_between_chunks_and_make_none_sure() {
     let first = report.candidates.first().expect("a candidate");
     assert_eq!(first.arrangement.shape.chunk, Sectors::from_kib(64), "{first:?}");
     assert!(report.candidates.iter().all(|candidate| !candidate.is_certain), "{first:?}");
-    let others = report.candidates.iter().map(|other| (other.arrangement.shape.chunk, other.weights.changes));
+    let others = report
+        .candidates
+        .iter()
+        .map(|other| (other.arrangement.shape.chunk, other.weights.changes));
     for (chunk, weight) in others {
         assert!((-6.0..=0.0).contains(&weight), "{chunk}: {weight}");
     }
