@@ -229,6 +229,12 @@ fn obstacle(array: &FoundArray) -> Option<String> {
     }
 }
 
+/// Whether halves of it were used without each other.
+fn is_split(array: &FoundArray) -> bool {
+    let start = array.assembly.as_ref().map(|assembly| &assembly.start);
+    start.is_ok_and(|start| matches!(start, Err(Refusal::Split { .. })))
+}
+
 /// Who has members of it locked for writing, such as its server: their superblocks may change at any time.
 fn users(array: &FoundArray) -> Option<BTreeSet<&String>> {
     let users: Vec<_> = array.candidates.iter().filter_map(Look::writers).collect();
@@ -316,7 +322,10 @@ fn array_text(array: &FoundArray, hidden: Option<String>) -> String {
     let completeness = word(array.completeness());
     out += &format!(": {level}, {devices} raid devices, metadata {version}: {completeness}\n");
     for (look, verdict, used) in verdicts(array) {
-        let updated = look.superblock().filter(|_| !used).map(|sb| text::time(sb.utime().0));
+        let updated = look
+            .superblock()
+            .filter(|_| !used || is_split(array))
+            .map(|sb| text::time(sb.utime().0));
         let updated = updated.map_or_else(String::new, |time| format!("; last updated {time}"));
         out += &format!("  {}: {verdict}{updated}\n", look.spec());
     }

@@ -3,8 +3,8 @@
 //!
 //! Counted are neighbouring blocks of a device by the place of the border between them. Which chunk that makes likely is
 //! told by borders' alignment: borders of chunks are alike however far they are aligned, all others may change less often.
-//! What makes files begin at aligned places looks alike, so the weight is bounded, decides only between chunks, and makes
-//! nothing sure. Contents that are the same everywhere (encrypted, compressed, blank) tell nothing.
+//! What makes files begin at aligned places looks alike, and so does a rotation of parity that comes round: the weight is
+//! bounded, decides only between chunks, and makes nothing sure. Contents that are the same everywhere (encrypted, compressed, blank) tell nothing.
 
 use crate::sample::BLOCK;
 use lapstrake_geometry::Sectors;
@@ -16,7 +16,7 @@ const ALIGNMENTS: usize = 11;
 /// Of a block's 4096 bytes so many have to be of another kind.
 const CHANGE: u32 = 1024;
 /// What speaks against the likeliest chunk's rivals never counts more, as a logarithm of odds.
-const WEIGHT_MAX: f64 = 6.0;
+const WEIGHT_MAX: f64 = 3.0;
 /// Contents that change at borders of chunks no more often than elsewhere tell nothing: the least gain that counts.
 const GAIN_MIN: f64 = 8.0;
 /// Data offsets for which a chunk is looked for where nothing else tells one, blocks.
@@ -87,7 +87,7 @@ pub struct LikelyChunk {
     pub at_borders: f64,
     /// Changes elsewhere, per cent.
     pub elsewhere: f64,
-    /// As a logarithm of odds against the next likely one; never more than 6.
+    /// As a logarithm of odds against the next likely one; never more than 3.
     pub weight: f64,
 }
 

@@ -135,7 +135,7 @@ impl<'a> Observations<'a> {
         let relations = relations(self.samples, &hypothesis, rows);
         let weights = Weights {
             usual: hypothesis.prior(),
-            structures: -MISPLACED * misplaced as f64 - COPY_LACKS * lacking as f64,
+            structures: 0.0 - MISPLACED * misplaced as f64 - COPY_LACKS * lacking as f64,
             relations: relations.weight(),
             changes: 0.0,
         };
@@ -198,6 +198,22 @@ impl Shortlist {
         self.held.truncate(SHORTLIST_MAX);
     }
 
+    fn drop_repeated(&mut self) {
+        let key = |held: &Judged| {
+            let Hypothesis { shape, geometry, data_offset, order } = held.hypothesis.clone();
+            (shape, geometry, data_offset, order, held.start)
+        };
+        let mut known = Vec::new();
+        self.held.retain(|held| {
+            let key = key(held);
+            let is_new = !known.contains(&key);
+            if is_new {
+                known.push(key);
+            }
+            is_new
+        });
+    }
+
     /// Whether something that comes near to the best was let go: then nothing is sure.
     fn has_lost_rivals(&self) -> bool {
         let best = self.held.first().map(|best| best.weights.sum());
@@ -236,6 +252,14 @@ fn of_volume(samples: &Samples<'_>, sought: &Seen, seen: &[Seen]) -> (Vec<Judged
         }
     }
     shortlist.shrink();
+    // Where members are missing, structures in parity vote for slots that are theirs.
+    let voted = shortlist.held.iter().filter(|held| held.hypothesis.missing() > 0);
+    let others: Vec<(Hypothesis, u64)> = voted.flat_map(neighbours).collect();
+    shortlist
+        .held
+        .extend(others.into_iter().map(|(h, start)| fewer.judge(h, start, SHORTLIST_ROWS)));
+    shortlist.drop_repeated();
+    shortlist.shrink();
     let has_lost_rivals = shortlist.has_lost_rivals();
     let remain = shortlist.held.into_iter();
     let judged = remain.map(|held| observations.judge_all(held.hypothesis, held.start));
@@ -248,15 +272,31 @@ fn of_volume(samples: &Samples<'_>, sought: &Seen, seen: &[Seen]) -> (Vec<Judged
 
 /// The same with two slots' devices exchanged: how sure is the order?
 fn exchanges(observations: &Observations<'_>, top: &Judged) -> Vec<Judged> {
-    let slots = top.hypothesis.order.len();
-    let pairs = (0..slots).flat_map(|a| (a + 1..slots).map(move |b| (a, b)));
-    let exchanged = pairs.filter_map(|(a, b)| {
-        let mut hypothesis = top.hypothesis.clone();
-        hypothesis.order.swap(a, b);
-        (hypothesis.order != top.hypothesis.order)
-            .then(|| observations.judge_all(hypothesis, top.start))
-    });
-    exchanged.collect()
+    let pairs = exchanged(&top.hypothesis, &top.hypothesis.order);
+    pairs.into_iter().map(|hypothesis| observations.judge_all(hypothesis, top.start)).collect()
+}
+
+/// A hypothesis with an order in which each two slots' devices are exchanged.
+fn exchanged(hypothesis: &Hypothesis, order: &[Option<usize>]) -> Vec<Hypothesis> {
+    let pairs = (0..order.len()).flat_map(|a| (a + 1..order.len()).map(move |b| (a, b)));
+    let differing = pairs.filter(|(a, b)| order[*a] != order[*b]);
+    let exchange = |(a, b)| {
+        let mut order = order.to_vec();
+        order.swap(a, b);
+        Hypothesis { order, ..hypothesis.clone() }
+    };
+    differing.map(exchange).collect()
+}
+
+/// The same with one exchange, or two where there are few slots.
+fn neighbours(held: &Judged) -> Vec<(Hypothesis, u64)> {
+    let own = &held.hypothesis;
+    let mut all = exchanged(own, &own.order);
+    if own.order.len() <= 4 {
+        let further = all.iter().flat_map(|one| exchanged(own, &one.order)).collect::<Vec<_>>();
+        all.extend(further);
+    }
+    all.into_iter().map(|hypothesis| (hypothesis, held.start)).collect()
 }
 
 /// Arrays whose ends differ by no more are one in other words: each version of the superblock leaves another rest.

@@ -128,6 +128,8 @@ fn of_two_halves_that_saw_as_many_events_the_user_prefers_one() {
             ["split", "m0", "m1", "--prefer", "as many events, 40", "m0 was last updated 20"];
         refused(&lab.run(&format!("serve {order}")), &told);
         refused(&lab.run(&format!("cat -o out {order}")), &told);
+        let scanned = lab.run(&format!("scan {order}")).out;
+        assert_eq!(scanned.matches("; last updated").count(), 2, "{scanned}");
         for name in ["m0", "m1"] {
             lab.run(&format!("cat --overwrite -o out --prefer {name} {order}")).ok();
             assert!(lab.read("out") == lab.read(&format!("of-{name}")), "{name} of {order}");

@@ -182,7 +182,7 @@ pub enum OpenArrayError {
     /// A bad-block log cannot be used.
     #[error(
         "the bad-block log of {member} cannot be used: {error}; it would be written without knowing what of it is bad: \
-         --read-only and --overlay read it, --degraded does without the member, `lapstrake serve --update force-no-bbl` \
+         --read-only and --overlay read it, --degraded does without the member, --update force-no-bbl \
          does away with the log; nothing was written"
     )]
     BadBlocks {

@@ -117,9 +117,12 @@ fn count(table: &Table<'_>) -> Count {
     let is_replacement = |i: usize| table.candidates[i].superblock.is_replacement();
     let empty = slots(&|slot| holders[slot.index()].is_none_or(is_replacement));
     let missing = slots(&|slot| in_sync[slot.index()].is_none());
+    let is_perhaps = |verdict: &Verdict, slot: Slot| match verdict {
+        Verdict::Left(Reason::UnknownRole { perhaps, .. }) => *perhaps == Some(slot),
+        _ => false,
+    };
     let may_be_of = |slot: Slot| {
-        let is_it = |verdict: &Verdict| matches!(verdict, Verdict::Left(Reason::UnknownRole { perhaps, .. }) if *perhaps == Some(slot));
-        empty.contains(&slot) && table.verdicts.iter().any(is_it)
+        empty.contains(&slot) && table.verdicts.iter().any(|verdict| is_perhaps(verdict, slot))
     };
     let expected =
         slots(&|slot| table.freshest.superblock.dev_of_slot(slot).is_some() || may_be_of(slot));
