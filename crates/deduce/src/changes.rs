@@ -47,8 +47,8 @@ fn is_change(one: &Kinds, other: &Kinds) -> bool {
 /// Borders of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Count {
-    borders: u32,
-    changes: u32,
+    borders: u64,
+    changes: u64,
 }
 
 impl Count {
@@ -57,14 +57,14 @@ impl Count {
     }
 
     fn rate(self) -> f64 {
-        f64::from(self.changes) / f64::from(self.borders.max(1))
+        self.changes as f64 / self.borders.max(1) as f64
     }
 
     /// The likelihood of these changes if all borders are alike, as a logarithm.
     fn likelihood(self) -> f64 {
-        let part = |of: u32| match of {
+        let part = |of: u64| match of {
             0 => 0.0,
-            of => f64::from(of) * (f64::from(of) / f64::from(self.borders)).ln(),
+            of => of as f64 * (of as f64 / self.borders as f64).ln(),
         };
         part(self.changes) + part(self.borders - self.changes)
     }
@@ -114,7 +114,7 @@ impl Changes {
         if let Some(before) = before.filter(|last| last.end == at && !(last.is_blank && is_blank)) {
             let count = &mut self.counts[(at / BLOCK as u64) as usize % BLOCKS];
             count.borders += 1;
-            count.changes += u32::from(is_change(&before.kinds, &kinds));
+            count.changes += u64::from(is_change(&before.kinds, &kinds));
         }
     }
 
@@ -142,12 +142,12 @@ impl Changes {
             }
             let inside: f64 = inside.iter().map(|count| count.likelihood()).sum();
             // Each rate that may be any costs what it could explain by chance.
-            let free = (chunk + 1) as f64 * f64::from(all.borders.max(1)).ln() / 2.0;
+            let free = (chunk + 1) as f64 * (all.borders.max(1) as f64).ln() / 2.0;
             inside + at_borders.likelihood() - free
         };
         let found = std::array::from_fn(of);
         let best = found.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let alike = all.likelihood() - f64::from(all.borders.max(1)).ln() / 2.0;
+        let alike = all.likelihood() - (all.borders.max(1) as f64).ln() / 2.0;
         (best - alike >= GAIN_MIN).then_some(found)
     }
 

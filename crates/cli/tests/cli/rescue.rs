@@ -145,3 +145,28 @@ fn of_two_halves_that_saw_as_many_events_the_user_prefers_one() {
     assert!(lab.read("out") == lab.read("of-m1"), "m0 is out of date now");
     assert!(lab.read("m0") == before[0]);
 }
+
+#[test]
+fn of_two_halves_it_is_told_how_much_each_has_written() {
+    let lab = Lab::new(&[24, 24]);
+    lab.run("create data -l1 --bitmap internal --bitmap-chunk 1M --assume-clean m0 m1").ok();
+    let server = lab.serve("m0 m1");
+    let all = server.facts["array_bytes"].as_u64().unwrap().div_ceil(1 << 20);
+    server.stop();
+    for (name, mib) in [("m0", 1), ("m1", 3)] {
+        let server = lab.serve(&format!("--degraded {name}"));
+        lab.fill(&server, &pattern(mib, (mib as usize) << 20));
+        server.stop();
+        change_one(&lab, name, |sb| sb.events = 40);
+    }
+    let told = [("m0", 1), ("m1", 3)].map(|(name, dirty)| {
+        let written =
+            format!("by its bitmap, {dirty} of {all} chunks of 1024 KiB were written since");
+        (name, written)
+    });
+    let ran = lab.run("serve m0 m1");
+    for (name, written) in told {
+        let line = ran.err.lines().find(|line| line.contains(&format!("{name} was last updated")));
+        assert!(line.is_some_and(|line| line.contains(&written)), "{written}: {}", ran.err);
+    }
+}
