@@ -6,7 +6,7 @@
 //! What makes files begin at aligned places looks alike, and so does a rotation of parity that comes round: the weight is
 //! bounded, decides only between chunks, and makes nothing sure. Contents that are the same everywhere (encrypted, compressed, blank) tell nothing.
 
-use crate::sample::BLOCK;
+use crate::bytes::BLOCK;
 use lapstrake_geometry::Sectors;
 
 /// Blocks of the largest chunk.

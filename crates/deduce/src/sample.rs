@@ -4,6 +4,7 @@
 //! some rows: sectors at one place of all devices, for what parity and copies say. All else is forgotten at once:
 //! memory grows with the budget, by some 24 bytes for each block of it, and not with the size of the devices.
 
+use crate::bytes::BLOCK;
 use crate::changes::Changes;
 use crate::crc32c;
 use crate::source::{Source, Unreadable};
@@ -13,8 +14,6 @@ use std::ops::Range;
 
 /// Bytes read at once of each device.
 pub(crate) const WINDOW: u64 = 256 << 10;
-/// The unit that is looked at.
-pub(crate) const BLOCK: usize = 4096;
 /// Bytes of a btrfs node, the largest thing that is kept.
 pub(crate) const NODE: usize = 16384;
 /// The first windows are all read: here lie superblocks and the tables behind them.
