@@ -81,6 +81,8 @@ pub(crate) struct Judged {
     pub(crate) probability: f64,
     /// The same by what can make it sure.
     proven: f64,
+    /// Another one is as good but for how often parity or copies could be tried.
+    has_rival: bool,
     pub(crate) is_certain: bool,
     /// Other descriptions of the same array.
     pub(crate) equal: Vec<Hypothesis>,
@@ -149,6 +151,7 @@ impl<'a> Observations<'a> {
             weights,
             probability: 0.0,
             proven: 0.0,
+            has_rival: false,
             is_certain: false,
             equal: Vec::new(),
         }
@@ -378,10 +381,25 @@ fn merged(samples: &Samples<'_>, judged: Vec<Judged>) -> Vec<Judged> {
 fn weigh(judged: &mut [Judged], volume: &Volume, share: f64) {
     let all = probabilities(judged, share, Weights::sum);
     let proven = probabilities(judged, share, Weights::proof);
+    let has_rival = |one: &Judged| {
+        judged.iter().any(|other| !std::ptr::eq(one, other) && is_as_good(other, one))
+    };
+    let rivalled: Vec<bool> = judged.iter().map(has_rival).collect();
+    judged.iter_mut().zip(rivalled).for_each(|(one, has_rival)| one.has_rival = has_rival);
     for (judged, (probability, proven)) in judged.iter_mut().zip(all.into_iter().zip(proven)) {
         (judged.probability, judged.proven) = (probability, proven);
         judged.is_certain = is_certain(judged, volume);
     }
+}
+
+/// Whether nothing speaks against it that does not speak against the other, and about as much of parity or copies for it:
+/// that a few relations more could be tried under one of them is no proof.
+fn is_as_good(this: &Judged, other: &Judged) -> bool {
+    let (own, theirs) = (this.relations, other.relations);
+    theirs.held > 0
+        && this.weights.structures >= other.weights.structures
+        && own.failed <= theirs.failed
+        && own.held * 20 >= theirs.held * 17
 }
 
 fn probabilities(judged: &[Judged], share: f64, score: fn(Weights) -> f64) -> Vec<f64> {
@@ -392,7 +410,8 @@ fn probabilities(judged: &[Judged], share: f64, score: fn(Weights) -> f64) -> Ve
 }
 
 fn is_certain(judged: &Judged, volume: &Volume) -> bool {
-    judged.probability.min(judged.proven) >= CERTAIN && is_founded(judged, volume)
+    let is_proven = judged.probability.min(judged.proven) >= CERTAIN;
+    is_proven && !judged.has_rival && is_founded(judged, volume)
 }
 
 /// Whether so much speaks for it that the true array can hardly be another kind of thing.
