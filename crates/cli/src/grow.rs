@@ -5,7 +5,7 @@ use crate::members;
 use crate::options;
 use crate::target::Target;
 use lapstrake::control::{Added, BitmapLocation, BitmapPlace, Detail, Grown, Request, WantedSize};
-use lapstrake_device::MemberSpec;
+use lapstrake_device::{MemberSpec, quoted, quoted_path};
 use lapstrake_geometry::Level;
 use lapstrake_host::create::NewBitmap;
 use serde_json::json;
@@ -178,9 +178,10 @@ fn reshape(args: &Args) -> Outcome {
     if asked.is_err() {
         for spec in &args.members {
             errln!(
-                "{spec}: is a spare of {} now; `lapstrake remove {} {spec}` takes it out",
+                "{spec}: is a spare of {} now; `lapstrake remove {} {}` takes it out",
                 target.name,
-                target.name
+                quoted(&target.name),
+                quoted_path(spec.argument())
             );
         }
     }
@@ -213,7 +214,8 @@ fn reshape(args: &Args) -> Outcome {
     let on_the_way = goal.map(|goal| format!(" on the way to {goal}")).unwrap_or_default();
     match changed {
         true => outln!(
-            "{name}: it is becoming {shape}{on_the_way}; `lapstrake wait {name}` waits for the end"
+            "{name}: it is becoming {shape}{on_the_way}; `lapstrake wait {}` waits for the end",
+            quoted(name)
         ),
         false => outln!("{name}: {shape} already"),
     }

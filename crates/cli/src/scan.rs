@@ -10,7 +10,7 @@ use lapstrake_host::{SUPERBLOCKS, bitmap_next, describe_at, describe_undecided, 
 use lapstrake_lab::width;
 use lapstrake_metadata::Superblock;
 use lapstrake_metadata::assemble::{Refusal, Verdict};
-use lapstrake_metadata::detect;
+use lapstrake_metadata::detect::{self, Doubt};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -181,8 +181,8 @@ fn notes(array: &FoundArray) -> impl Iterator<Item = String> {
             }
         };
         format!(
-            "a reshape is in progress ({before} to {after}, at byte {} of the array): until its end the array can only \
-             be read{doubt}",
+            "a reshape is in progress ({before} to {after}, at byte {} of the array): with --read-only all of it is read \
+             and nothing moved, without it serve goes on with a reshape between RAID4, 5 and 6 to no fewer members{doubt}",
             reshape.position.bytes()
         )
     });
@@ -229,19 +229,40 @@ fn obstacle(array: &FoundArray) -> Option<String> {
     }
 }
 
+/// Whether halves of it were used without each other.
+fn is_split(array: &FoundArray) -> bool {
+    let start = array.assembly.as_ref().map(|assembly| &assembly.start);
+    start.is_ok_and(|start| matches!(start, Err(Refusal::Split { .. })))
+}
+
 /// Who has members of it locked for writing, such as its server: their superblocks may change at any time.
 fn users(array: &FoundArray) -> Option<BTreeSet<&String>> {
     let users: Vec<_> = array.candidates.iter().filter_map(Look::writers).collect();
     (!users.is_empty()).then(|| users.into_iter().flatten().collect())
 }
 
-/// Whether a member of it may be among what could not be looked at, if there is such.
-fn lacks(array: &FoundArray, may_lack: bool) -> bool {
-    may_lack && array.completeness() != Completeness::Complete
+/// Why another member of it may be there all the same, where not all of them are found.
+fn hidden(found: &Found, array: &FoundArray, may_lack: bool) -> Option<String> {
+    if array.completeness() == Completeness::Complete {
+        return None;
+    }
+    let looks = found.arrays.iter().flat_map(|array| &array.candidates).chain(&found.others);
+    let outer =
+        looks.flat_map(|look| look.findings().doubts()).find_map(|(sb, doubt)| match doubt {
+            Doubt::ContentOf(other) if sb.set_uuid() == array.uuid => Some(other.describe()),
+            _ => None,
+        });
+    let is_inside = |outer: String| {
+        format!(
+            "a member of it is the content of {outer}: serve that one first, and give what it is served as"
+        )
+    };
+    let unseen = || may_lack.then(|| "what could not be looked at may be a member of it".into());
+    outer.map(is_inside).or_else(unseen)
 }
 
-fn command(array: &FoundArray, may_lack: bool) -> Option<String> {
-    if lacks(array, may_lack) || array.unusable_bitmap.is_some() || array.obstacle.is_some() {
+fn command(array: &FoundArray, hidden: Option<&String>) -> Option<String> {
+    if hidden.is_some() || array.unusable_bitmap.is_some() || array.obstacle.is_some() {
         return None;
     }
     let option = match &array.assembly.as_ref().ok()?.start {
@@ -259,7 +280,7 @@ fn command(array: &FoundArray, may_lack: bool) -> Option<String> {
 fn text_of(found: &Found, by_default: bool, may_lack: bool) -> String {
     let mut out = String::new();
     for array in &found.arrays {
-        out += &array_text(array, may_lack);
+        out += &array_text(array, hidden(found, array, may_lack));
         out.push('\n');
     }
     if found.arrays.is_empty() {
@@ -290,7 +311,7 @@ fn describes_md(look: &Look) -> bool {
     look.findings().all.iter().any(|finding| !matches!(finding, detect::Finding::Foreign { .. }))
 }
 
-fn array_text(array: &FoundArray, may_lack: bool) -> String {
+fn array_text(array: &FoundArray, hidden: Option<String>) -> String {
     let Some(sb) = array.superblock() else { return String::new() };
     let mut out = format!("array {}", text::uuid(array.uuid));
     if !sb.name().is_empty() {
@@ -301,7 +322,10 @@ fn array_text(array: &FoundArray, may_lack: bool) -> String {
     let completeness = word(array.completeness());
     out += &format!(": {level}, {devices} raid devices, metadata {version}: {completeness}\n");
     for (look, verdict, used) in verdicts(array) {
-        let updated = look.superblock().filter(|_| !used).map(|sb| text::time(sb.utime().0));
+        let updated = look
+            .superblock()
+            .filter(|_| !used || is_split(array))
+            .map(|sb| text::time(sb.utime().0));
         let updated = updated.map_or_else(String::new, |time| format!("; last updated {time}"));
         out += &format!("  {}: {verdict}{updated}\n", look.spec());
     }
@@ -326,10 +350,10 @@ fn array_text(array: &FoundArray, may_lack: bool) -> String {
     if let Some(obstacle) = obstacle(array) {
         out += &format!("  not to be started as it is: {obstacle}\n");
     }
-    if lacks(array, may_lack) {
-        out += "  what could not be looked at may be a member of it, so no command is proposed\n";
+    if let Some(reason) = &hidden {
+        out += &format!("  {reason}; so no command is proposed\n");
     }
-    if let Some(command) = command(array, may_lack) {
+    if let Some(command) = command(array, hidden.as_ref()) {
         out += &format!("  {command}\n");
     }
     out
@@ -342,14 +366,15 @@ fn report(found: &Found, may_lack: bool) -> Value {
             "holds": holds(look),
         })
     };
+    let array = |array| array_json(array, hidden(found, array, may_lack));
     json!({
-        "arrays": found.arrays.iter().map(|array| array_json(array, may_lack)).collect::<Vec<_>>(),
+        "arrays": found.arrays.iter().map(array).collect::<Vec<_>>(),
         "others": found.others.iter().map(other).collect::<Vec<_>>(),
         "failures": found.failures.iter().map(ToString::to_string).collect::<Vec<_>>(),
     })
 }
 
-fn array_json(array: &FoundArray, may_lack: bool) -> Value {
+fn array_json(array: &FoundArray, hidden: Option<String>) -> Value {
     let users = users(array);
     let at_rest = users.is_none();
     let older = older(array).map(|(member, lag_s)| json!({ "member": member, "seconds": lag_s }));
@@ -375,8 +400,8 @@ fn array_json(array: &FoundArray, may_lack: bool) -> Value {
         "may_be_old": at_rest.then(|| may_be_old(array)),
         "older": at_rest.then(|| older.collect::<Vec<_>>()),
         "obstacle": obstacle(array).filter(|_| at_rest),
-        "notes": notes(array).collect::<Vec<_>>(),
+        "notes": notes(array).chain(hidden.clone()).collect::<Vec<_>>(),
         "candidates": candidates.collect::<Vec<_>>(),
-        "serve": command(array, may_lack).filter(|_| at_rest),
+        "serve": command(array, hidden.as_ref()).filter(|_| at_rest),
     })
 }

@@ -487,7 +487,7 @@ impl Server<'_> {
             ),
             None => return false,
         };
-        let name = &self.name;
+        let name = quoted(&self.name);
         let handle = self.array.handle();
         handle.scope().run(|| {
             warn!(

@@ -4,7 +4,7 @@ mod show;
 
 use crate::exit::{Exit, Failure, Outcome};
 use crate::{complete, create, options};
-use lapstrake_device::MemberSpec;
+use lapstrake_device::{MemberSpec, quoted_path};
 use lapstrake_geometry::{Raid0Layout, Version};
 use lapstrake_host::edit::{
     self, Edits, Record, UpdateRequest, Way, plan_update, plan_zero, restore,
@@ -244,7 +244,7 @@ fn carry_out(edits: &Edits, how: &How) -> Outcome {
         Some(record) => outln!(
             "{}: {members} members written; `lapstrake update --undo {}` writes back what was there",
             edits.what,
-            record.display()
+            quoted_path(&record)
         ),
     }
     Ok(Exit::Done)

@@ -1,5 +1,8 @@
 //! Fields of bytes that others wrote: what lies beyond the end is zero.
 
+/// The unit that is looked at, bytes.
+pub(crate) const BLOCK: usize = 4096;
+
 macro_rules! field {
     ($name:ident, $type:ty, $from:ident, $doc:literal) => {
         #[doc = $doc]

@@ -12,6 +12,7 @@
 //! is none of the hypotheses (a reshape half done, an unknown layout) places too few structures to be.
 
 mod bytes;
+mod changes;
 mod crc32c;
 mod hypothesis;
 mod linear;
@@ -29,6 +30,8 @@ use lapstrake_geometry::{Geometry, Sectors};
 use rank::Judged;
 use sample::Samples;
 
+pub use changes::LikelyChunk;
+pub use rank::Weights;
 pub use relation::{Agreement, Relations};
 pub use shape::Shape;
 pub use source::{Source, Unreadable};
@@ -96,6 +99,8 @@ pub struct Candidate {
     pub structures: usize,
     /// What parity and copies say.
     pub relations: Relations,
+    /// How much each kind of evidence counts.
+    pub weights: Weights,
 }
 
 impl Candidate {
@@ -110,6 +115,7 @@ impl Candidate {
             placed: judged.placed,
             structures: judged.structures,
             relations: judged.relations,
+            weights: judged.weights,
         }
     }
 }
@@ -123,6 +129,8 @@ pub struct Report {
     pub volumes: Vec<(Volume, usize)>,
     /// What the devices have in common whatever their order.
     pub agreement: Agreement,
+    /// The chunk that changes of contents make likely, whatever file system there is.
+    pub likely_chunk: Option<LikelyChunk>,
     /// What could not be read.
     pub unreadable: Vec<Unreadable>,
     /// How much was read of all devices.
@@ -138,6 +146,7 @@ pub fn deduce(sources: &[&dyn Source], budget: u64, progress: impl FnMut(u64, u6
         candidates: candidates.iter().map(|(judged, v)| Candidate::of(judged, v.clone())).collect(),
         volumes: seen.iter().map(|seen| (seen.volume.clone(), seen.groups.len())).collect(),
         agreement: relation::agreement(&samples),
+        likely_chunk: samples.changes.likely_chunk(),
         unreadable: samples.unreadable,
         bytes_read: samples.bytes_read,
     }

@@ -42,6 +42,30 @@ const FAILED_PERCENT: u32 = 2;
 /// and a data offset that mdadm may have chosen.
 const OFFSET_PRIOR_MIN: f64 = -0.5;
 
+/// How much each kind of evidence counts for an arrangement, or against it: natural logarithms of odds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Weights {
+    /// How usual it is, before anything of the contents is known.
+    pub usual: f64,
+    /// Structures that lie where they have not to, or in parity only.
+    pub structures: f64,
+    /// Relations of parity and copies.
+    pub relations: f64,
+    /// Whether contents change at borders of its chunks; makes nothing sure.
+    pub changes: f64,
+}
+
+impl Weights {
+    fn sum(self) -> f64 {
+        self.proof() + self.changes
+    }
+
+    /// What can make an arrangement sure.
+    fn proof(self) -> f64 {
+        self.usual + self.structures + self.relations
+    }
+}
+
 /// A hypothesis with what speaks for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Judged {
@@ -53,8 +77,12 @@ pub(crate) struct Judged {
     /// Each device holds a structure that lies where it has to.
     is_every_device_placed: bool,
     pub(crate) relations: Relations,
-    pub(crate) score: f64,
+    pub(crate) weights: Weights,
     pub(crate) probability: f64,
+    /// The same by what can make it sure.
+    proven: f64,
+    /// Another one is as good but for how often parity or copies could be tried.
+    has_rival: bool,
     pub(crate) is_certain: bool,
     /// Other descriptions of the same array.
     pub(crate) equal: Vec<Hypothesis>,
@@ -107,9 +135,12 @@ impl<'a> Observations<'a> {
         let count = |fit: Fit| fits.iter().filter(|found| **found == fit).count();
         let (misplaced, lacking) = (count(Fit::Misplaced), count(Fit::CopyLacks));
         let relations = relations(self.samples, &hypothesis, rows);
-        let score = hypothesis.prior() + relations.weight()
-            - MISPLACED * misplaced as f64
-            - COPY_LACKS * lacking as f64;
+        let weights = Weights {
+            usual: hypothesis.prior(),
+            structures: 0.0 - MISPLACED * misplaced as f64 - COPY_LACKS * lacking as f64,
+            relations: relations.weight(),
+            changes: 0.0,
+        };
         Judged {
             hypothesis,
             start,
@@ -117,8 +148,10 @@ impl<'a> Observations<'a> {
             structures,
             is_every_device_placed,
             relations,
-            score,
+            weights,
             probability: 0.0,
+            proven: 0.0,
+            has_rival: false,
             is_certain: false,
             equal: Vec::new(),
         }
@@ -126,6 +159,14 @@ impl<'a> Observations<'a> {
 }
 
 impl Observations<'_> {
+    /// With all that there is.
+    fn judge_all(&self, hypothesis: Hypothesis, start: u64) -> Judged {
+        let mut judged = self.judge(hypothesis, start, JUDGED_ROWS);
+        let Hypothesis { shape, data_offset, .. } = judged.hypothesis;
+        judged.weights.changes = self.samples.changes.weight(shape.chunk, data_offset);
+        judged
+    }
+
     fn places_every_device(&self, hypothesis: &Hypothesis, start: u64) -> bool {
         let mut is_placed = vec![false; self.samples.devices()];
         let around = self.around.iter().filter(|_| start > 0).map(|group| (group, 0));
@@ -140,7 +181,7 @@ impl Observations<'_> {
 
 /// Best first.
 fn ranked(mut judged: Vec<Judged>) -> Vec<Judged> {
-    judged.sort_by(|a, b| b.score.total_cmp(&a.score));
+    judged.sort_by(|a, b| b.weights.sum().total_cmp(&a.weights.sum()));
     judged
 }
 
@@ -155,14 +196,30 @@ struct Shortlist {
 impl Shortlist {
     fn shrink(&mut self) {
         self.held = ranked(std::mem::take(&mut self.held));
-        let lost = self.held.get(SHORTLIST_MAX).map(|lost| lost.score);
+        let lost = self.held.get(SHORTLIST_MAX).map(|lost| lost.weights.sum());
         self.lost = self.lost.into_iter().chain(lost).reduce(f64::max);
         self.held.truncate(SHORTLIST_MAX);
     }
 
+    fn drop_repeated(&mut self) {
+        let key = |held: &Judged| {
+            let Hypothesis { shape, geometry, data_offset, order } = held.hypothesis.clone();
+            (shape, geometry, data_offset, order, held.start)
+        };
+        let mut known = Vec::new();
+        self.held.retain(|held| {
+            let key = key(held);
+            let is_new = !known.contains(&key);
+            if is_new {
+                known.push(key);
+            }
+            is_new
+        });
+    }
+
     /// Whether something that comes near to the best was let go: then nothing is sure.
     fn has_lost_rivals(&self) -> bool {
-        let best = self.held.first().map(|best| best.score);
+        let best = self.held.first().map(|best| best.weights.sum());
         best.zip(self.lost).is_some_and(|(best, lost)| best - lost < RIVAL)
     }
 }
@@ -198,9 +255,17 @@ fn of_volume(samples: &Samples<'_>, sought: &Seen, seen: &[Seen]) -> (Vec<Judged
         }
     }
     shortlist.shrink();
+    // Where members are missing, structures in parity vote for slots that are theirs.
+    let voted = shortlist.held.iter().filter(|held| held.hypothesis.missing() > 0);
+    let others: Vec<(Hypothesis, u64)> = voted.flat_map(neighbours).collect();
+    shortlist
+        .held
+        .extend(others.into_iter().map(|(h, start)| fewer.judge(h, start, SHORTLIST_ROWS)));
+    shortlist.drop_repeated();
+    shortlist.shrink();
     let has_lost_rivals = shortlist.has_lost_rivals();
     let remain = shortlist.held.into_iter();
-    let judged = remain.map(|held| observations.judge(held.hypothesis, held.start, JUDGED_ROWS));
+    let judged = remain.map(|held| observations.judge_all(held.hypothesis, held.start));
     let mut judged = ranked(judged.collect());
     let exchanged: Vec<Judged> =
         judged.iter().take(4).flat_map(|top| exchanges(&observations, top)).collect();
@@ -210,15 +275,31 @@ fn of_volume(samples: &Samples<'_>, sought: &Seen, seen: &[Seen]) -> (Vec<Judged
 
 /// The same with two slots' devices exchanged: how sure is the order?
 fn exchanges(observations: &Observations<'_>, top: &Judged) -> Vec<Judged> {
-    let slots = top.hypothesis.order.len();
-    let pairs = (0..slots).flat_map(|a| (a + 1..slots).map(move |b| (a, b)));
-    let exchanged = pairs.filter_map(|(a, b)| {
-        let mut hypothesis = top.hypothesis.clone();
-        hypothesis.order.swap(a, b);
-        (hypothesis.order != top.hypothesis.order)
-            .then(|| observations.judge(hypothesis, top.start, JUDGED_ROWS))
-    });
-    exchanged.collect()
+    let pairs = exchanged(&top.hypothesis, &top.hypothesis.order);
+    pairs.into_iter().map(|hypothesis| observations.judge_all(hypothesis, top.start)).collect()
+}
+
+/// A hypothesis with an order in which each two slots' devices are exchanged.
+fn exchanged(hypothesis: &Hypothesis, order: &[Option<usize>]) -> Vec<Hypothesis> {
+    let pairs = (0..order.len()).flat_map(|a| (a + 1..order.len()).map(move |b| (a, b)));
+    let differing = pairs.filter(|(a, b)| order[*a] != order[*b]);
+    let exchange = |(a, b)| {
+        let mut order = order.to_vec();
+        order.swap(a, b);
+        Hypothesis { order, ..hypothesis.clone() }
+    };
+    differing.map(exchange).collect()
+}
+
+/// The same with one exchange, or two where there are few slots.
+fn neighbours(held: &Judged) -> Vec<(Hypothesis, u64)> {
+    let own = &held.hypothesis;
+    let mut all = exchanged(own, &own.order);
+    if own.order.len() <= 4 {
+        let further = all.iter().flat_map(|one| exchanged(own, &one.order)).collect::<Vec<_>>();
+        all.extend(further);
+    }
+    all.into_iter().map(|hypothesis| (hypothesis, held.start)).collect()
 }
 
 /// Arrays whose ends differ by no more are one in other words: each version of the superblock leaves another rest.
@@ -298,13 +379,39 @@ fn merged(samples: &Samples<'_>, judged: Vec<Judged>) -> Vec<Judged> {
 
 /// Turns scores into probabilities, of which `share` is given out.
 fn weigh(judged: &mut [Judged], volume: &Volume, share: f64) {
-    let top = judged.iter().map(|judged| judged.score).fold(f64::NEG_INFINITY, f64::max);
-    let odds = |judged: &Judged| (judged.score - top).exp();
-    let sum: f64 = judged.iter().map(odds).sum();
-    for judged in judged {
-        judged.probability = (odds(judged) / sum * share).min(PROBABILITY_MAX);
-        judged.is_certain = judged.probability >= CERTAIN && is_founded(judged, volume);
+    let all = probabilities(judged, share, Weights::sum);
+    let proven = probabilities(judged, share, Weights::proof);
+    let has_rival = |one: &Judged| {
+        judged.iter().any(|other| !std::ptr::eq(one, other) && is_as_good(other, one))
+    };
+    let rivalled: Vec<bool> = judged.iter().map(has_rival).collect();
+    judged.iter_mut().zip(rivalled).for_each(|(one, has_rival)| one.has_rival = has_rival);
+    for (judged, (probability, proven)) in judged.iter_mut().zip(all.into_iter().zip(proven)) {
+        (judged.probability, judged.proven) = (probability, proven);
+        judged.is_certain = is_certain(judged, volume);
     }
+}
+
+/// Whether nothing speaks against it that does not speak against the other, and about as much of parity or copies for it:
+/// that a few relations more could be tried under one of them is no proof.
+fn is_as_good(this: &Judged, other: &Judged) -> bool {
+    let (own, theirs) = (this.relations, other.relations);
+    theirs.held > 0
+        && this.weights.structures >= other.weights.structures
+        && own.failed <= theirs.failed
+        && own.held * 20 >= theirs.held * 17
+}
+
+fn probabilities(judged: &[Judged], share: f64, score: fn(Weights) -> f64) -> Vec<f64> {
+    let scores = || judged.iter().map(|judged| score(judged.weights));
+    let top = scores().fold(f64::NEG_INFINITY, f64::max);
+    let sum: f64 = scores().map(|score| (score - top).exp()).sum();
+    scores().map(|score| ((score - top).exp() / sum * share).min(PROBABILITY_MAX)).collect()
+}
+
+fn is_certain(judged: &Judged, volume: &Volume) -> bool {
+    let is_proven = judged.probability.min(judged.proven) >= CERTAIN;
+    is_proven && !judged.has_rival && is_founded(judged, volume)
 }
 
 /// Whether so much speaks for it that the true array can hardly be another kind of thing.
@@ -391,7 +498,9 @@ fn agree(all: &mut Vec<(Judged, Volume)>) {
         (own.shape, own.data_offset, &own.order) == (other.shape, other.data_offset, &other.order)
     };
     let Some(at) = rest.iter().position(|(other, _)| is_same(other)) else { return };
-    top.probability = (top.probability + rest[at].0.probability).min(PROBABILITY_MAX);
-    top.is_certain = top.probability >= CERTAIN && is_founded(top, volume);
+    let other = &rest[at].0;
+    top.probability = (top.probability + other.probability).min(PROBABILITY_MAX);
+    top.proven = (top.proven + other.proven).min(PROBABILITY_MAX);
+    top.is_certain = is_certain(top, volume);
     all.remove(at + 1);
 }

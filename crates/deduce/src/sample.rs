@@ -4,6 +4,8 @@
 //! some rows: sectors at one place of all devices, for what parity and copies say. All else is forgotten at once:
 //! memory grows with the budget, by some 24 bytes for each block of it, and not with the size of the devices.
 
+use crate::bytes::BLOCK;
+use crate::changes::Changes;
 use crate::crc32c;
 use crate::source::{Source, Unreadable};
 use std::cell::RefCell;
@@ -12,8 +14,6 @@ use std::ops::Range;
 
 /// Bytes read at once of each device.
 pub(crate) const WINDOW: u64 = 256 << 10;
-/// The unit that is looked at.
-pub(crate) const BLOCK: usize = 4096;
 /// Bytes of a btrfs node, the largest thing that is kept.
 pub(crate) const NODE: usize = 16384;
 /// The first windows are all read: here lie superblocks and the tables behind them.
@@ -60,6 +60,8 @@ pub(crate) struct Samples<'a> {
     filter: Filter,
     pub(crate) kept: Vec<Kept>,
     pub(crate) rows: Vec<Row>,
+    /// Where contents change.
+    pub(crate) changes: Changes,
     /// Checksums of blocks: device, byte, CRC-32C before its last inversion.
     pub(crate) sums: Vec<(usize, u64, u32)>,
     pub(crate) unreadable: Vec<Unreadable>,
@@ -130,6 +132,7 @@ impl<'a> Samples<'a> {
             filter,
             kept: Vec::new(),
             rows: Vec::new(),
+            changes: Changes::new(sources.len()),
             sums: Vec::new(),
             unreadable: Vec::new(),
             bytes_read: 0,
@@ -189,8 +192,13 @@ impl<'a> Samples<'a> {
 
     fn keep(&mut self, device: usize, start: u64, bytes: &[u8], most: usize) {
         let mut left = most;
+        let source = self.sources[device];
+        let lacks_some = source.lacks(start, bytes.len() as u64);
         for (index, block) in bytes.chunks(BLOCK).enumerate() {
             let at = start + (index * BLOCK) as u64;
+            if !(lacks_some && source.lacks(at, block.len() as u64)) {
+                self.changes.take(device, at, block);
+            }
             let Some(first) = block.iter().position(|byte| *byte != 0) else { continue };
             self.first_data[device].get_or_insert(at + first as u64);
             self.sums.push((device, at, crc32c::forward(!0, block)));

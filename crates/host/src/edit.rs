@@ -11,7 +11,7 @@ mod plan;
 mod record;
 
 use crate::open::{OpenArrayError, open_all};
-use lapstrake_device::{Access, Member, MemberSpec};
+use lapstrake_device::{Access, Member, MemberSpec, quoted_path};
 use lapstrake_metadata::update::{UpdateError, Write};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -136,7 +136,7 @@ pub enum EditError {
     /// A write of what a record keeps failed.
     #[error(
         "{failed}; the members are as they were in part; once the cause is gone, the same command with {} ends it",
-        record.display()
+        quoted_path(record)
     )]
     Again {
         /// The write.
@@ -153,7 +153,7 @@ pub enum EditError {
     /// A write failed, and undoing what was written did, too.
     #[error(
         "{failed}; undoing it failed, too: {undo}; once the cause is gone, `lapstrake update --undo {file}` or \
-         `--finish {file}` ends it", file = record.display()
+         `--finish {file}` ends it", file = quoted_path(record)
     )]
     HalfWay {
         /// The write.

@@ -36,6 +36,7 @@ pub mod scan;
 mod scope;
 mod shard_runtime;
 mod size;
+mod split;
 mod start_io;
 mod status;
 mod whole;

@@ -15,7 +15,7 @@ use crate::own_superblock::{
     choose_to_read, describe_at, describe_strangers, refuse_doubted, refuse_firmware, unusable,
 };
 use crate::start_io::{DeviceError, Members};
-use crate::{last_resort, raid0_layout};
+use crate::{last_resort, raid0_layout, split};
 use lapstrake_array::start::{
     BadBlockLogFault, BitmapFault, JournalFault, JournalGivenUp, Lacking, PlanError, StartPlan,
     StartRequest, bad_block_log,
@@ -317,6 +317,8 @@ fn decide(
                 let updated = chosen[id].as_ref().map_or(0, |superblock| superblock.utime().0);
                 let updated = jiff::Timestamp::from_second(updated as i64).unwrap_or_default();
                 text += &format!("\n  {} was last updated {updated}", name(id));
+                let written = chosen[id].as_ref().and_then(|sb| split::written(&devices[id], sb));
+                text += &written.unwrap_or_default();
             }
         }
         return Err(OpenArrayError::Refused { refusal: refusal.clone(), text, report });

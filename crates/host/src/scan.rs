@@ -47,7 +47,7 @@ pub struct FoundArray {
     /// Why a start would be refused all the same, by what superblocks point at: logs, journals, bitmaps. None of an array
     /// in use, where these change.
     pub obstacle: Option<String>,
-    /// The reshape that is under way, as the freshest superblock tells of it: until its end the array can only be read.
+    /// The reshape that is under way, as the freshest superblock tells of it.
     /// `assembly` is of that of the two geometries which has more members.
     pub reshape: Option<Reshape>,
 }

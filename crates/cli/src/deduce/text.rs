@@ -1,10 +1,11 @@
 //! What was found out, in words and as JSON, and the commands that try it.
 
 use crate::text;
-use lapstrake_deduce::{Agreement, Arrangement, Candidate, Report, Shape};
+use lapstrake_deduce::{Agreement, Arrangement, Candidate, LikelyChunk, Report, Shape, Weights};
 use lapstrake_device::{MemberSpec, quoted_path};
-use lapstrake_geometry::{Layout, Level, Sectors};
+use lapstrake_geometry::{Layout, Level, Sectors, Slot};
 use lapstrake_host::scan::Look;
+use lapstrake_metadata::detect::Finding;
 use lapstrake_metadata::{Role, Superblock};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -76,6 +77,7 @@ impl Summary<'_> {
             );
         }
         out += &agreement(report.agreement, self.devices.len());
+        out += &report.likely_chunk.map(changes).unwrap_or_default();
         for unread in report.unreadable.iter().take(8) {
             let (device, range) = (&self.devices[unread.device], &unread.range);
             let bytes = range.end - range.start;
@@ -92,24 +94,35 @@ impl Summary<'_> {
         self.looks[device].as_ref()?.superblock()
     }
 
-    /// What is left of superblocks, and whether the contents bear them out.
+    /// What is left of superblocks: all that lie in a place of md's, of which one at most is the device's own.
     fn superblocks(&self) -> String {
         let mut out = String::new();
-        for (device, spec) in self.devices.iter().enumerate() {
-            let Some(sb) = self.superblock(device) else { continue };
-            let level = sb.level().map_or("unknown level".into(), |level| level.to_string());
-            let slot = match sb.role() {
-                Role::Active(slot) => format!("slot {}", slot.0),
-                role => role.to_string(),
-            };
-            let (made, chunk) = (text::time(sb.ctime().0), sb.chunk().0 / 2);
-            let (version, offset, slots) = (sb.version(), sb.data_offset().0 / 2, sb.raid_disks());
-            out += &format!(
-                "{spec}: a superblock {version} says {level} of {slots}, chunk {chunk}K, {slot}, data from {offset}K on, \
-                 made {made}\n"
-            );
+        for (spec, look) in self.devices.iter().zip(self.looks) {
+            let own = look.as_ref().and_then(Look::superblock);
+            for finding in look.iter().flat_map(|look| &look.findings().all) {
+                let Finding::Md { version, sector, superblock } = finding else { continue };
+                let said = match superblock {
+                    Ok(sb) if own == Some(sb) => format!("a superblock {}", says(sb)),
+                    Ok(sb) => format!("beside it, a superblock {}", says(sb)),
+                    Err(error) => {
+                        format!("remains of a superblock {version} at sector {}: {error}", sector.0)
+                    }
+                };
+                out += &format!("{spec}: {said}\n");
+            }
         }
         out
+    }
+
+    /// Superblocks that say the same as an arrangement, be they the device's own or left over.
+    fn borne_out(&self, found: &Arrangement) -> usize {
+        let slots = found.order.iter().enumerate();
+        let devices =
+            slots.filter_map(|(slot, device)| Some((slot, self.looks[(*device)?].as_ref()?)));
+        let is_borne_out = |(slot, look): &(usize, &Look)| {
+            look.findings().superblocks().any(|sb| differences(sb, found, *slot).is_empty())
+        };
+        devices.filter(is_borne_out).count()
     }
 
     /// In which ways superblocks contradict an arrangement; None if there are no superblocks.
@@ -119,29 +132,11 @@ impl Summary<'_> {
     }
 
     fn differences(&self, found: &Arrangement) -> Option<Vec<&'static str>> {
-        let mut ways = Vec::new();
-        let mut is_any = false;
-        for (slot, device) in found.order.iter().enumerate() {
-            let Some(sb) = device.and_then(|device| self.superblock(device)) else { continue };
-            is_any = true;
-            let layout = sb.layout();
-            let is_mirror = sb.level() == Some(Level::Raid1);
-            let checks = [
-                (sb.level() == Some(found.shape.level), "level"),
-                (sb.raid_disks() == found.shape.slots, "number of members"),
-                (
-                    is_mirror || sb.chunk() == found.shape.chunk || found.shape.chunk.is_zero(),
-                    "chunk",
-                ),
-                (layout == Some(found.shape.layout) || sb.level() == Some(Level::Raid0), "layout"),
-                (sb.data_offset().bytes() == found.data_offset, "data offset"),
-                (
-                    is_mirror || sb.role() == Role::Active(lapstrake_geometry::Slot(slot as u16)),
-                    "order",
-                ),
-            ];
-            ways.extend(checks.iter().filter(|(holds, _)| !holds).map(|(_, way)| *way));
-        }
+        let slots = found.order.iter().enumerate();
+        let own = slots.filter_map(|(slot, device)| Some((slot, self.superblock((*device)?)?)));
+        let each: Vec<_> = own.map(|(slot, sb)| differences(sb, found, slot)).collect();
+        let is_any = !each.is_empty();
+        let mut ways = each.concat();
         ways.sort_unstable();
         ways.dedup();
         is_any.then_some(ways)
@@ -170,6 +165,11 @@ impl Summary<'_> {
         if tried > 0 {
             let held = relations.held;
             out += &format!("   {held} of {tried} tries of parity or copies hold\n");
+        }
+        out += &weights(candidate.weights);
+        let (borne_out, given) = (self.borne_out(found), found.order.iter().flatten().count());
+        if borne_out > 0 {
+            out += &format!("   superblocks of {borne_out} of {given} members say the same\n");
         }
         if !candidate.equal.is_empty() {
             out += match relations.failed {
@@ -283,8 +283,15 @@ impl Summary<'_> {
                 "held": candidate.relations.held,
                 "failed": candidate.relations.failed,
             });
+            value["weights"] = json!({
+                "usual": candidate.weights.usual,
+                "structures": candidate.weights.structures,
+                "relations": candidate.weights.relations,
+                "changes": candidate.weights.changes,
+            });
             value["equal"] = candidate.equal.iter().map(arrangement).collect();
             value["superblocks_differ_in"] = json!(self.contradictions(candidate));
+            value["superblocks_that_agree"] = json!(self.borne_out(&candidate.arrangement));
             value["commands"] = json!(self.commands(&candidate.arrangement));
             value
         });
@@ -312,11 +319,66 @@ impl Summary<'_> {
                 "zero": report.agreement.zero,
                 "zero_but_one": report.agreement.but_one,
             },
+            "likely_chunk": report.likely_chunk.map(|chunk| json!({
+                "bytes": chunk.bytes,
+                "changes_at_borders_percent": chunk.at_borders,
+                "changes_elsewhere_percent": chunk.elsewhere,
+                "weight": chunk.weight,
+            })),
             "volumes": volumes.collect::<Vec<_>>(),
             "unreadable": unreadable.collect::<Vec<_>>(),
             "candidates": candidates.collect::<Vec<_>>(),
         })
     }
+}
+
+/// What a superblock says, in words.
+fn says(sb: &Superblock) -> String {
+    let level = sb.level().map_or("unknown level".into(), |level| level.to_string());
+    let slot = match sb.role() {
+        Role::Active(slot) => format!("slot {}", slot.0),
+        role => role.to_string(),
+    };
+    let (made, chunk) = (text::time(sb.ctime().0), sb.chunk().0 / 2);
+    let (version, offset, slots) = (sb.version(), sb.data_offset().0 / 2, sb.raid_disks());
+    format!(
+        "{version} says {level} of {slots}, chunk {chunk}K, {slot}, data from {offset}K on, made {made}"
+    )
+}
+
+/// In which ways a superblock contradicts an arrangement that has its device in a slot.
+fn differences(sb: &Superblock, found: &Arrangement, slot: usize) -> Vec<&'static str> {
+    let is_mirror = sb.level() == Some(Level::Raid1);
+    let has_chunk = !(is_mirror || found.shape.chunk.is_zero());
+    let is_raid0 = sb.level() == Some(Level::Raid0);
+    let checks = [
+        (sb.level() == Some(found.shape.level), "level"),
+        (sb.raid_disks() == found.shape.slots, "number of members"),
+        (!has_chunk || sb.chunk() == found.shape.chunk, "chunk"),
+        (is_raid0 || sb.layout() == Some(found.shape.layout), "layout"),
+        (sb.data_offset().bytes() == found.data_offset, "data offset"),
+        (is_mirror || sb.role() == Role::Active(Slot(slot as u16)), "order"),
+    ];
+    checks.iter().filter(|(holds, _)| !holds).map(|(_, way)| *way).collect()
+}
+
+/// How much each kind of evidence counts.
+fn weights(found: Weights) -> String {
+    let Weights { usual, structures, relations, changes } = found;
+    format!(
+        "   weights (logarithms of odds): how usual it is {usual:+.1}, structures out of place or in \
+         parity only {structures:+.1}, parity and copies {relations:+.1}, changes at borders of chunks {changes:+.1}\n"
+    )
+}
+
+/// Where contents change.
+fn changes(found: LikelyChunk) -> String {
+    let LikelyChunk { bytes, at_borders, elsewhere, weight } = found;
+    format!(
+        "contents change at {at_borders:.0} % of the borders of {}K, at {elsewhere:.0} % of others: perhaps chunks of that \
+         size (weight {weight:+.1}; no proof)\n",
+        bytes / 1024
+    )
 }
 
 /// What the devices have in common, as far as it tells a level.

@@ -94,6 +94,38 @@ fn a_create_over_an_old_array_is_told_as_what_it_is() {
     assert!(rescue(&lab, &found) == contents, "the contents differ");
 }
 
+/// What is left of the old array's superblocks speaks for it, also beside those of a later one.
+#[test]
+fn remains_of_superblocks_and_weights_are_shown() {
+    let lab = Lab::new(&[]);
+    if raid5(&lab).is_none() {
+        return;
+    }
+    let old = ["m0", "m1"].map(|member| lab.read(member)[4096..8192].to_vec());
+    lab.run("create new -l 5 -n 4 -c 512 -e 0.90 --assume-clean --force m2 m0 m1 m3").ok();
+    // mdadm and we wipe what was there; others do not.
+    lab.write_at("m0", 4096, &old[0]);
+    let mut spoilt = old[1].clone();
+    spoilt[100] ^= 1;
+    lab.write_at("m1", 4096, &spoilt);
+    let told = lab.run("deduce m0 m1 m2 m3");
+    for words in [
+        "m0: beside it, a superblock 1.2 says raid5 of 4, chunk 64K, slot 0",
+        "m1: remains of a superblock 1.2 at sector 8",
+        "superblocks of 1 of 4 members say the same",
+        "weights (logarithms of odds): how usual it is -0.7",
+    ] {
+        assert!(told.out.contains(words), "{words}: {}", told.out);
+    }
+    let found = lab.run("deduce --json m0 m1 m2 m3").json();
+    let first = &found["candidates"][0];
+    assert_eq!(
+        (&first["chunk_bytes"], &first["superblocks_that_agree"]),
+        (&65536.into(), &1.into())
+    );
+    assert!(first["weights"]["relations"].as_f64().unwrap() > 0.0, "{first:#}");
+}
+
 /// What would be lost: what was written after the member had dropped out, if it were served with the others.
 #[test]
 fn an_array_with_a_member_that_is_out_of_date_is_not_told_as_sure() {

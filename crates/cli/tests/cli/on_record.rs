@@ -127,6 +127,7 @@ fn scan_proposes_nothing_that_serve_would_refuse() {
     assert_eq!(ran.code, 3, "{ran:?}");
     assert!(ran.out.contains("not to be started as it is: the bad-block log of m0"), "{ran:?}");
     assert!(!ran.out.contains("lapstrake serve"), "{ran:?}");
+    assert!(ran.out.contains("--update force-no-bbl"), "the way on is told: {ran:?}");
 }
 
 /// Puts a superblock of 1.x back with the checksum that it has to have (md's: the sum of 32-bit words, folded).

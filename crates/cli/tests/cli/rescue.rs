@@ -41,6 +41,24 @@ fn a_role_that_is_none_is_left_out_until_a_slot_is_named_for_it() {
     assert!(lab.read("out") == contents, "its superblock says now what it is");
 }
 
+/// Every superblock calls it so: without a word it is no reason to write to the others and leave it behind.
+#[test]
+fn others_are_not_written_without_the_one_whose_role_is_none() {
+    let (lab, contents) = array();
+    for name in ["m0", "m1", "m2"] {
+        change_one(&lab, name, |sb| sb.dev_roles[1] = 0x8001);
+    }
+    let before = bytes(&lab, &["m0", "m1", "m2"]);
+    refused(&lab.run("serve m0 m1 m2"), &["unknown role 0x8001", "slot 1 is empty", "--degraded"]);
+    assert!(lab.run("scan m0 m1 m2").out.contains("not to be started as it is"));
+    lab.run("cat -o out m0 m1 m2").ok();
+    assert!(lab.read("out") == contents);
+    assert!(bytes(&lab, &["m0", "m1", "m2"]) == before, "nothing was written");
+    let server = lab.serve("--degraded m0 m1 m2");
+    server.stop();
+    assert!(lab.read("m1") == before[1], "what is left is never written");
+}
+
 #[test]
 fn a_bad_block_log_that_cannot_be_used_costs_its_member_only_where_that_is_written() {
     let (lab, contents) = array();
@@ -110,6 +128,8 @@ fn of_two_halves_that_saw_as_many_events_the_user_prefers_one() {
             ["split", "m0", "m1", "--prefer", "as many events, 40", "m0 was last updated 20"];
         refused(&lab.run(&format!("serve {order}")), &told);
         refused(&lab.run(&format!("cat -o out {order}")), &told);
+        let scanned = lab.run(&format!("scan {order}")).out;
+        assert_eq!(scanned.matches("; last updated").count(), 2, "{scanned}");
         for name in ["m0", "m1"] {
             lab.run(&format!("cat --overwrite -o out --prefer {name} {order}")).ok();
             assert!(lab.read("out") == lab.read(&format!("of-{name}")), "{name} of {order}");
@@ -124,4 +144,29 @@ fn of_two_halves_that_saw_as_many_events_the_user_prefers_one() {
     lab.run("cat --overwrite -o out m0 m1").ok();
     assert!(lab.read("out") == lab.read("of-m1"), "m0 is out of date now");
     assert!(lab.read("m0") == before[0]);
+}
+
+#[test]
+fn of_two_halves_it_is_told_how_much_each_has_written() {
+    let lab = Lab::new(&[24, 24]);
+    lab.run("create data -l1 --bitmap internal --bitmap-chunk 1M --assume-clean m0 m1").ok();
+    let server = lab.serve("m0 m1");
+    let all = server.facts["array_bytes"].as_u64().unwrap().div_ceil(1 << 20);
+    server.stop();
+    for (name, mib) in [("m0", 1), ("m1", 3)] {
+        let server = lab.serve(&format!("--degraded {name}"));
+        lab.fill(&server, &pattern(mib, (mib as usize) << 20));
+        server.stop();
+        change_one(&lab, name, |sb| sb.events = 40);
+    }
+    let told = [("m0", 1), ("m1", 3)].map(|(name, dirty)| {
+        let written =
+            format!("by its bitmap, {dirty} of {all} chunks of 1024 KiB were written since");
+        (name, written)
+    });
+    let ran = lab.run("serve m0 m1");
+    for (name, written) in told {
+        let line = ran.err.lines().find(|line| line.contains(&format!("{name} was last updated")));
+        assert!(line.is_some_and(|line| line.contains(&written)), "{written}: {}", ran.err);
+    }
 }

@@ -31,6 +31,10 @@ fn a_mirror_whose_content_is_a_member_is_served_again() {
         let server = lab.serve("m0 m1 --name outer");
         assert!(lab.contents(&server) == content, "{version}");
         server.stop();
+        if version == "1.0" {
+            let ran = lab.run("cat --metadata 1.1 -o none m0 m1");
+            assert!(ran.code == 1 && ran.err.contains("md superblock 1.0 at sector"), "{ran:?}");
+        }
         let ran = lab.run("scan m0 m1").ok();
         assert!(ran.out.contains("outer\": raid1") || version == "0.90", "{ran:?}");
         assert_eq!(ran.out.matches("it is the content of that array").count(), 2, "{ran:?}");
@@ -41,6 +45,34 @@ fn a_mirror_whose_content_is_a_member_is_served_again() {
         let ran = lab.run("serve --metadata 1.2 m0");
         assert!(ran.code == 1 && ran.err.contains("nothing was written"), "{ran:?}");
     }
+}
+
+/// Half of the inner mirror lies in the outer one: the other half, served alone, would be written without it.
+#[test]
+fn an_array_whose_member_lies_in_another_array_is_not_proposed_without_it() {
+    if !can_copy("a member within a mirror") {
+        return;
+    }
+    let lab = Lab::new(&[16, 16, 16]);
+    lab.run("create outer -l1 -e 1.0 --bitmap none --assume-clean m0 m1").ok();
+    a_second();
+    let server = lab.serve("m0 m1 --name outer");
+    lab.file("content.img", server.facts["array_bytes"].as_u64().unwrap());
+    lab.run("create inner -l1 --assume-clean content.img m2").ok();
+    lab.fill(&server, &lab.read("content.img"));
+    server.stop();
+    let found = lab.run("scan --json m0 m1 m2").json();
+    let by_name = |name: &str| {
+        let arrays = found["arrays"].as_array().unwrap();
+        let is_it = |array: &&serde_json::Value| array["name"].as_str().unwrap().contains(name);
+        arrays.iter().find(is_it).unwrap().clone()
+    };
+    assert_eq!(by_name("outer")["serve"], "lapstrake serve m0 m1", "{found:#}");
+    assert_eq!(by_name("inner")["serve"], serde_json::Value::Null, "{found:#}");
+    let told = lab.run("scan m0 m1 m2");
+    assert!(told.code == 3 && told.out.contains("serve that one first"), "{told:?}");
+    let found = lab.run("scan --json content.img m2").ok().json();
+    assert_eq!(found["arrays"][0]["serve"], "lapstrake serve content.img m2", "{found:#}");
 }
 
 #[test]

@@ -294,3 +294,18 @@ fn what_would_tear_an_array_apart_is_refused() {
     assert!(ran.code == 2 && ran.err.contains("name"), "{ran:?}");
     assert!(before.iter().zip(contents(&lab)).all(|(old, new)| old.len() == new.len()));
 }
+
+#[test]
+fn the_file_of_an_edit_is_named_as_a_shell_takes_it() {
+    let lab = made("-l1");
+    let before = contents(&lab);
+    let mut command = lab.command(env!("CARGO_BIN_EXE_lapstrake"));
+    let args = ["update", "m0", "m1", "m2", "--update", "name=new", "--keep", "the nas's.edit"];
+    let told = Ran::of(command.args(args).output().unwrap()).ok().out;
+    assert!(contents(&lab) != before);
+    let line = told.split('`').nth(1).expect("a command").replace("lapstrake", "$lapstrake");
+    let mut shell = lab.command("sh");
+    shell.env("lapstrake", env!("CARGO_BIN_EXE_lapstrake")).args(["-c", &line]);
+    Ran::of(shell.output().unwrap()).ok();
+    assert!(contents(&lab) == before, "{line}");
+}

@@ -6,9 +6,9 @@
 //! Source: btrfs.readthedocs.io, "On-disk format".
 
 use super::{Claims, Finding, Seen, Structure, Volume, VolumeKind, finding, grouped};
-use crate::bytes::{has, id, le16, le32, le64};
+use crate::bytes::{BLOCK, has, id, le16, le32, le64};
 use crate::crc32c;
-use crate::sample::{BLOCK, NODE, Samples};
+use crate::sample::{NODE, Samples};
 use std::collections::{BTreeMap, HashMap};
 
 const MAGIC: &[u8] = b"_BHRfS_M";

@@ -9,9 +9,9 @@
 mod links;
 
 use super::{BYTES_MAX, Finding, Seen, Structure, Volume, VolumeKind, finding, grouped, one};
-use crate::bytes::{has, id, le16, le32};
+use crate::bytes::{BLOCK, has, id, le16, le32};
 use crate::crc32c;
-use crate::sample::{BLOCK, Kept, Samples};
+use crate::sample::{Kept, Samples};
 use std::collections::{BTreeMap, HashMap};
 
 /// Where a superblock may lie in a block of 4 KiB: the first one lies 1 KiB into the volume.

@@ -180,7 +180,11 @@ pub enum OpenArrayError {
     )]
     BitmapFile(Box<OpenArrayError>),
     /// A bad-block log cannot be used.
-    #[error("the bad-block log of {member} cannot be used: {error}; nothing was written")]
+    #[error(
+        "the bad-block log of {member} cannot be used: {error}; it would be written without knowing what of it is bad: \
+         --read-only and --overlay read it, --degraded does without the member, --update force-no-bbl \
+         does away with the log; nothing was written"
+    )]
     BadBlocks {
         /// The member that the log is of.
         member: String,

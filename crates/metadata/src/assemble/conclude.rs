@@ -90,7 +90,7 @@ fn raise_if_needed(table: &mut Table<'_>, force: bool) -> (Vec<usize>, bool) {
 struct Count {
     /// Slots with a member.
     have: u16,
-    /// Slots that the freshest superblock counts upon.
+    /// Slots that the freshest superblock counts upon, and empty ones whose member one of an unknown role may be.
     expected: u16,
     /// Slots without a member, or only with what was to replace it.
     empty: Vec<Slot>,
@@ -117,7 +117,15 @@ fn count(table: &Table<'_>) -> Count {
     let is_replacement = |i: usize| table.candidates[i].superblock.is_replacement();
     let empty = slots(&|slot| holders[slot.index()].is_none_or(is_replacement));
     let missing = slots(&|slot| in_sync[slot.index()].is_none());
-    let expected = slots(&|slot| table.freshest.superblock.dev_of_slot(slot).is_some());
+    let is_perhaps = |verdict: &Verdict, slot: Slot| match verdict {
+        Verdict::Left(Reason::UnknownRole { perhaps, .. }) => *perhaps == Some(slot),
+        _ => false,
+    };
+    let may_be_of = |slot: Slot| {
+        empty.contains(&slot) && table.verdicts.iter().any(|verdict| is_perhaps(verdict, slot))
+    };
+    let expected =
+        slots(&|slot| table.freshest.superblock.dev_of_slot(slot).is_some() || may_be_of(slot));
     let is_clean = |i: usize| table.candidates[i].superblock.clean();
     let lacks_data = missing.iter().any(|&slot| {
         holders[slot.index()].is_none() || !has_only_parity(table.freshest.superblock, slot)

@@ -5,7 +5,8 @@
 //! 2. Of two arrays, one whose superblock and data lie within the other's data is the other's content. One whose superblock
 //!    lies in the other's data, while the other's lies outside its own, was overwritten. Where each covers the other, the
 //!    one that was created and updated later counts.
-//! 3. What the user names (UUID, name, version) goes before that.
+//! 3. What the user names goes before that: superblocks of another version do not count then, and of those of another UUID
+//!    or name it is told that they are.
 //! 4. If more than one is left, nobody can tell: [`Undecided`].
 
 use super::{Filesystem, Findings};
@@ -144,8 +145,10 @@ impl Findings {
     /// # Errors
     /// [`Undecided`].
     pub fn choose(&self, wanted: &Wanted) -> Result<Option<&Superblock>, Undecided> {
-        let sound: Vec<_> =
-            self.superblocks().filter(|sb| self.partition_of(sb).is_none()).collect();
+        let is_meant = |sb: &&Superblock| {
+            self.partition_of(sb).is_none() && wanted.version.is_none_or(|it| it == sb.version())
+        };
+        let sound: Vec<_> = self.superblocks().filter(is_meant).collect();
         let fitting: Vec<_> = sound.iter().copied().filter(|sb| wanted.fits(sb)).collect();
         let among = if wanted.is_any() || fitting.is_empty() { sound } else { fitting };
         let is_free = |sb: &&Superblock| among.iter().all(|other| beaten(sb, other).is_none());

@@ -6,8 +6,8 @@
 
 use super::super::{Claims, Finding, Structure, finding};
 use super::{Superblock, Tables, directory, first_block, inode_place};
-use crate::bytes::{has, le16, le32};
-use crate::sample::{BLOCK, Kept};
+use crate::bytes::{BLOCK, has, le16, le32};
+use crate::sample::Kept;
 use std::collections::{BTreeSet, HashMap};
 
 /// Numbers that a block of a table may have; with more it tells nothing.
