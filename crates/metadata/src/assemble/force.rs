@@ -131,6 +131,8 @@ pub(super) fn with_state_of(sb: &Superblock, model: &Superblock) -> Superblock {
             sb.dev_roles.clone_from(&model.dev_roles);
             (sb.events, sb.utime) = (model.events, model.utime);
             sb.resync_offset = model.resync_offset;
+            // It may have missed that the array was given another size.
+            (sb.size, sb.raid_disks) = (model.size, model.raid_disks);
         }
         _ => unreachable!("members of one array have one version"),
     }

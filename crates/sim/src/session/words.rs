@@ -27,8 +27,9 @@ pub(super) fn said(write: &MetaWrite) -> String {
 /// What a superblock says, for the trace.
 pub(crate) fn in_words(sb: &Superblock) -> String {
     let roles: Vec<_> = (0..8).map(|number| sb.role_of(number).to_string()).collect();
-    let (number, resync) = (sb.dev_number(), sb.resync_offset());
-    format!("number {number}, {} events, resync {resync:?}, {}", sb.events(), roles.join(", "))
+    let (number, events, component) = (sb.dev_number(), sb.events(), sb.component().0);
+    let (resync, roles) = (sb.resync_offset(), roles.join(", "));
+    format!("number {number}, {events} events, component {component}, resync {resync:?}, {roles}")
 }
 
 /// An event in words, without the bytes that it moves.

@@ -2,7 +2,7 @@
 //! plainly, with `run` and with `force` in the words of [`super::model::words`]; "=" is the
 //! same as plainly.
 
-use lapstrake_geometry::{Layout, Level, Raid10Layout, Sector};
+use lapstrake_geometry::{Layout, Level, Raid10Layout, Sector, Sectors};
 use lapstrake_metadata::Version;
 use lapstrake_metadata::assemble::Options;
 
@@ -230,6 +230,21 @@ fn who_was_away_when_an_array_was_forced_clean_does_not_come_back_as_current() {
         let whole = decide(&again, &Options::default()).unwrap();
         assert_eq!(words(&whole), "0 1 failed: ok", "{version:?}");
         assert_eq!((whole.members[2], whole.events), (None, 10));
+    }
+}
+
+/// What was written to what the array has grown by would be lost: of two that force makes equals either may be believed.
+#[test]
+fn who_is_forced_in_is_told_the_size_that_it_missed() {
+    let force = Options { force: true, ..Options::default() };
+    for version in VERSIONS {
+        let mut members = Array::new(version, Level::Raid5, 3).members("10d 9d -");
+        let grown = members[0].1.component() + Sectors(256);
+        members[0].1.set_component(grown);
+        let forced = decide(&members, &force).unwrap();
+        assert_eq!(words(&forced), "0 1: ok");
+        let told: Vec<Sectors> = forced.rewrite.iter().map(|(_, sb)| sb.component()).collect();
+        assert_eq!(told, [grown, grown], "{version:?}");
     }
 }
 
