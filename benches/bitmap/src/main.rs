@@ -3,7 +3,10 @@
 //! An array in process, one client; every run begins with a clean array and no bit set, as after a
 //! start, and takes the same time. Rounds go over all bitmaps in turn, and medians are shown, with the
 //! bitmap's page writes (one on each member counted as one) in a thousand requests. It gates nothing.
+//!
+//! `--cold`: instead what a write waits for that comes to an array at rest.
 
+mod cold;
 mod drive;
 
 use drive::{Load, Rate, drive};
@@ -131,10 +134,13 @@ impl Files {
     }
 }
 
+fn median_of(samples: &mut [f64]) -> f64 {
+    samples.sort_by(f64::total_cmp);
+    samples[samples.len() / 2]
+}
+
 fn median(samples: &[Rate], of: impl Fn(&Rate) -> f64) -> f64 {
-    let mut sorted: Vec<f64> = samples.iter().map(of).collect();
-    sorted.sort_by(f64::total_cmp);
-    sorted[sorted.len() / 2]
+    median_of(&mut samples.iter().map(of).collect::<Vec<_>>())
 }
 
 fn name((place, chunk): (Place, u32)) -> String {
@@ -178,6 +184,12 @@ fn table(plan: &Plan, place: (&str, &str), level: (&str, Level, usize)) {
 }
 
 fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match &args[..] {
+        [how, dir] if how == "--cold-in" => return cold::run(dir),
+        _ if args.iter().any(|arg| arg == "--cold") => return cold::table(),
+        _ => {}
+    }
     let plan = if std::env::args().any(|arg| arg == "--quick") { QUICK } else { FULL };
     println!(
         "Medians of {} rounds of {} ms; pages: of the bitmap, written in a thousand requests.",

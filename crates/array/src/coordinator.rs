@@ -223,11 +223,11 @@ impl Coordinator {
     pub fn pump(&mut self, now: Time) {
         let Some(supervisor) = &mut self.supervisor else { return };
         loop {
+            self.flush_barrier.take(supervisor);
             while let Some(event) = supervisor.poll_event() {
                 self.is_broken |= matches!(event, Event::Broken(_));
                 self.actions.push_back(Action::Event(event));
             }
-            self.flush_barrier.take(supervisor);
             while let Some(order) = supervisor.poll_order() {
                 self.actions.push_back(Action::Order(order));
             }

@@ -1,5 +1,6 @@
 //! The flushes before metadata: a superblock or bitmap page says what is so on all members, so before a batch of them is
-//! written every member flushes, not only those that it is written to ([`MetaWrite`]).
+//! written every member flushes, not only those that it is written to ([`MetaWrite`]). A batch of which none vouches for
+//! anything needs no flush.
 //!
 //! Invariants: while members flush for one batch what comes waits for the next; of a batch for which a member could not
 //! flush nothing is written.
@@ -38,7 +39,7 @@ impl FlushBarrier {
     /// Whether members are to flush now.
     #[must_use]
     pub(crate) fn wants_flush(&self) -> bool {
-        !self.waiting.is_empty() && self.flushing.is_none()
+        self.flushing.is_none() && self.waiting.iter().any(|write| write.vouches)
     }
 
     /// So many members have been sent a flush.
@@ -59,13 +60,17 @@ impl FlushBarrier {
         batch.refused.extend((!ok).then_some(member));
     }
 
-    /// A batch that every member has answered for: what is to be written now. If one could not flush that is
-    /// nothing, and the supervisor, which hears of it, wants something else.
+    /// A batch that every member has answered for, or that needs no flush: what is to be written now. If a member could
+    /// not flush that is nothing, and the supervisor, which hears of it, wants something else.
     pub(crate) fn due(
         &mut self,
         now: Time,
         supervisor: &mut Supervisor,
     ) -> Option<VecDeque<MetaWrite>> {
+        if self.flushing.is_none() && !self.waiting.is_empty() {
+            assert!(!self.wants_flush(), "what vouches for data waits for its flush");
+            return Some(mem::take(&mut self.waiting));
+        }
         let batch = self.flushing.take_if(|batch| batch.left == 0)?;
         if batch.refused.is_empty() {
             return Some(batch.writes);

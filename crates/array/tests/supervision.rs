@@ -4,7 +4,7 @@
 use lapstrake_array::{Action, Coordinator, SpanMap};
 use lapstrake_engine::{Event, MemberId, MetaWrite, Notice, Order, SyncAction, Target, Time};
 use lapstrake_geometry::Level;
-use story::Story;
+use story::{DELAY_NS, SECOND_NS, Story};
 
 #[path = "../../engine/tests/engine/story/mod.rs"]
 #[allow(dead_code, reason = "the engine's tests use the rest")]
@@ -65,20 +65,74 @@ fn nothing_is_written_before_every_member_has_flushed() {
 /// What would be lost: whatever the later write says is stable, and the flush before it did not cover.
 #[test]
 fn what_comes_while_members_flush_waits_for_flushes_of_its_own() {
-    let mut coordinator = coordinator(2, true, 1);
-    let chunk = coordinator.supervisor().unwrap().bitmap().unwrap().chunk();
-    coordinator.notice(NOW, Notice::BitsWanted(chunk, 3, 3));
-    assert_eq!(flushes(&actions(&mut coordinator)), [0, 1]);
-    coordinator.flushed(MemberId(0), true);
+    let mut coordinator = coordinator(4, false, 1);
     coordinator.notice(NOW, Notice::Failed(MemberId(1)));
-    coordinator.flushed(MemberId(1), true);
-    let pages = actions(&mut coordinator);
-    assert_eq!(targets(&pages).len(), 2);
-    for page in writes(&pages) {
-        coordinator.written(NOW, page.id, true);
+    assert_eq!(flushes(&actions(&mut coordinator)), [0, 2, 3]);
+    coordinator.flushed(MemberId(0), true);
+    coordinator.notice(NOW, Notice::Failed(MemberId(3)));
+    coordinator.flushed(MemberId(2), true);
+    coordinator.flushed(MemberId(3), true);
+    let first = actions(&mut coordinator);
+    assert_eq!(targets(&first).len(), 3);
+    for superblock in writes(&first) {
+        coordinator.written(NOW, superblock.id, true);
     }
     let next = actions(&mut coordinator);
-    assert_eq!((flushes(&next), writes(&next).len()), (vec![0], 0), "the record of the failure");
+    assert_eq!((flushes(&next), writes(&next).len()), (vec![0, 2], 0), "the second failure");
+}
+
+/// A mirror of two with a bitmap that has been written to and is marked clean.
+fn at_rest() -> Coordinator {
+    let mut story = Story::new(Level::Raid1, 2, true);
+    for _ in 0..2 {
+        story.activate();
+        story.rest_at_once();
+    }
+    assert!(!story.supervisor.is_active());
+    Coordinator::new(Some(story.supervisor), 1, SpanMap::new(8))
+}
+
+#[test]
+fn a_write_to_an_array_at_rest_waits_for_one_round_of_metadata_and_no_flush() {
+    let mut coordinator = at_rest();
+    let chunk = coordinator.supervisor().unwrap().bitmap().unwrap().chunk();
+    coordinator.notice(NOW, Notice::NeedActive);
+    coordinator.notice(NOW, Notice::BitsWanted(chunk, 3, 3));
+    let round = actions(&mut coordinator);
+    assert_eq!((flushes(&round), targets(&round).len()), (vec![], 4), "{round:?}");
+    let mut told = Vec::new();
+    for write in writes(&round) {
+        coordinator.written(NOW, write.id, true);
+        told.extend(actions(&mut coordinator));
+    }
+    let orders = [Order::BitsSet(3, 3), Order::Active];
+    let is_told = |order| told.iter().any(|it| matches!(it, Action::Order(it) if it == order));
+    assert!(orders.iter().all(is_told), "{told:?}");
+    assert!(writes(&told).is_empty());
+}
+
+/// What would be lost: what members were given last, where copies or parity then differ in an array that is called clean.
+#[test]
+fn members_flush_before_superblocks_say_clean_and_before_bits_are_cleared() {
+    let mut coordinator = at_rest();
+    let chunk = coordinator.supervisor().unwrap().bitmap().unwrap().chunk();
+    coordinator.notice(NOW, Notice::NeedActive);
+    coordinator.notice(NOW, Notice::BitsWanted(chunk, 3, 3));
+    settle(&mut coordinator);
+    let later = NOW.after(DELAY_NS);
+    coordinator.handle_time(later);
+    actions(&mut coordinator);
+    coordinator.notice(later, Notice::Idle);
+    let clean = actions(&mut coordinator);
+    assert_eq!((flushes(&clean), writes(&clean).len()), (vec![0, 1], 0));
+    [0, 1].into_iter().for_each(|member| coordinator.flushed(MemberId(member), true));
+    settle(&mut coordinator);
+    let later = later.after(10 * SECOND_NS);
+    coordinator.handle_time(later);
+    actions(&mut coordinator);
+    coordinator.notice(later, Notice::BitsIdle(vec![3]));
+    let cleared = actions(&mut coordinator);
+    assert_eq!((flushes(&cleared), writes(&cleared).len()), (vec![0, 1], 0));
 }
 
 #[test]

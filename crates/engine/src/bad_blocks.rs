@@ -208,7 +208,7 @@ impl Supervisor {
             if let Some((sector, room)) = superblock.badblock_log()
                 && let Some(data) = log.take_due(room)
             {
-                self.writes.send(target, sector, data, Meta::BadBlocks);
+                self.writes.send(target, sector, data, (Meta::BadBlocks, true));
             }
         }
     }

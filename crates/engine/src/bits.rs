@@ -40,9 +40,15 @@ impl Bits {
         (start / self.chunk, (end - 1) / self.chunk)
     }
 
+    /// Whether all of them are.
+    #[must_use]
+    pub fn are_stable(&self, (first, last): (u64, u64)) -> bool {
+        (first..=last).all(|bit| self.stable.contains_key(&bit))
+    }
+
     /// Begins a write under these bits; false (and nothing begun) if one is not stable yet.
     pub fn begin(&mut self, (first, last): (u64, u64)) -> bool {
-        if (first..=last).any(|bit| !self.stable.contains_key(&bit)) {
+        if !self.are_stable((first, last)) {
             return false;
         }
         for bit in self.stable.range_mut(first..=last) {

@@ -54,8 +54,9 @@ impl Admission {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Passage {
     Granted,
-    /// Until the gate is opened or bits are set. The notice asks for that; none if it was asked for before.
-    Waits(Option<Notice>),
+    /// Until the gate is opened and bits are set. The notices ask for what was not asked for before, of both at once: they
+    /// go on record in one round.
+    Waits([Option<Notice>; 2]),
     Refused,
 }
 
@@ -114,20 +115,32 @@ impl WriteGate {
             GateState::Idle | GateState::Asked => {
                 let before = mem::replace(&mut self.state, GateState::Asked);
                 self.waiting.push(key);
-                return Passage::Waits((before == GateState::Idle).then_some(Notice::NeedActive));
+                let ask = (before == GateState::Idle).then_some(Notice::NeedActive);
+                return Passage::Waits([ask, self.ask_for_bits(admission, range())]);
             }
         }
         let Some(bits) = &mut self.bits else { return Passage::Granted };
-        let (start, end) = range();
-        let wanted = bits.covering(start, end);
+        let range = range();
+        let wanted = bits.covering(range.0, range.1);
         if !bits.begin(wanted) {
-            let is_news = admission.asked.replace(wanted) != Some(wanted);
-            let ask = Notice::BitsWanted(bits.chunk(), wanted.0, wanted.1);
             self.waiting.push(key);
-            return Passage::Waits(is_news.then_some(ask));
+            return Passage::Waits([None, self.ask_for_bits(admission, range)]);
         }
         *admission = Admission { held: Some(wanted), asked: None };
         Passage::Granted
+    }
+
+    /// What asks for those bits of a range that are not stable, unless that was asked for before.
+    fn ask_for_bits(&self, admission: &mut Admission, (start, end): (u64, u64)) -> Option<Notice> {
+        let bits = self.bits.as_ref()?;
+        let wanted = bits.covering(start, end);
+        if bits.are_stable(wanted) {
+            // They may be given up before the gate opens, and are asked for anew then.
+            admission.asked = None;
+            return None;
+        }
+        let is_news = admission.asked.replace(wanted) != Some(wanted);
+        is_news.then(|| Notice::BitsWanted(bits.chunk(), wanted.0, wanted.1))
     }
 
     /// Order that holds, points 1 and 6: superblocks say active, and the request's bits are stable, before a write of
@@ -285,8 +298,11 @@ mod tests {
     }
 
     fn wants(first: u64, last: u64) -> Passage {
-        Passage::Waits(Some(Notice::BitsWanted(CHUNK, first, last)))
+        Passage::Waits([None, Some(Notice::BitsWanted(CHUNK, first, last))])
     }
+
+    const WAITS: Passage = Passage::Waits([None, None]);
+    const NEEDS_ACTIVE: Passage = Passage::Waits([Some(Notice::NeedActive), None]);
 
     #[test]
     fn the_first_write_asks_for_active_and_all_wait_for_it() {
@@ -294,12 +310,30 @@ mod tests {
         let [first, second] = keys();
         (0..2).for_each(|_| gate.write_came());
         let mut pass = |gate: &mut WriteGate, key| gate.pass(key, &mut admission, || (0, 8));
-        assert_eq!(pass(&mut gate, first), Passage::Waits(Some(Notice::NeedActive)));
-        assert_eq!(pass(&mut gate, second), Passage::Waits(None));
+        assert_eq!(pass(&mut gate, first), NEEDS_ACTIVE);
+        assert_eq!(pass(&mut gate, second), WAITS);
         gate.set(GateState::Active);
         assert_eq!(gate.take_waiting(), [first, second]);
         assert_eq!(pass(&mut gate, first), Passage::Granted);
         gate.assert_may_write(&admission);
+    }
+
+    #[test]
+    fn bits_are_asked_for_with_active_and_anew_if_they_were_given_up_meanwhile() {
+        let [key] = keys();
+        let (mut gate, mut admission) = (gate(Some(CHUNK)), Admission::default());
+        gate.write_came();
+        let mut pass = |gate: &mut WriteGate| gate.pass(key, &mut admission, || (0, 8));
+        let bits = Some(Notice::BitsWanted(CHUNK, 0, 0));
+        assert_eq!(pass(&mut gate), Passage::Waits([Some(Notice::NeedActive), bits]));
+        gate.bits_set(0, 0);
+        assert_eq!(gate.take_waiting(), [key]);
+        assert_eq!(pass(&mut gate), WAITS);
+        assert!(gate.sweep_bits().is_empty());
+        assert_eq!(gate.sweep_bits(), [0]);
+        gate.set(GateState::Active);
+        assert_eq!(gate.take_waiting(), [key]);
+        assert_eq!(pass(&mut gate), wants(0, 0));
     }
 
     #[test]
@@ -324,7 +358,7 @@ mod tests {
         gate.write_came();
         assert_eq!(gate.pass(key, &mut admission, || (7, 9)), wants(0, 1));
         assert_eq!(gate.take_waiting(), [key]);
-        assert_eq!(gate.pass(key, &mut admission, || (7, 9)), Passage::Waits(None));
+        assert_eq!(gate.pass(key, &mut admission, || (7, 9)), WAITS);
         gate.bits_set(0, 1);
         assert_eq!(gate.pass(key, &mut admission, || (7, 9)), Passage::Granted);
         gate.assert_may_write(&admission);
@@ -361,7 +395,7 @@ mod tests {
         assert_eq!(gate.try_idle(Time(29), Time(60)), Notice::Busy(Time(30)));
         assert_eq!(gate.try_idle(Time(30), Time(60)), Notice::Idle);
         let again = gate.pass(key, &mut Admission::default(), || (0, 8));
-        assert_eq!(again, Passage::Waits(Some(Notice::NeedActive)));
+        assert_eq!(again, NEEDS_ACTIVE);
     }
 
     #[test]
@@ -407,7 +441,7 @@ mod tests {
         assert_eq!(gate.readmit(&mut sent, Some((0, 8))), Some(told));
         assert_eq!(gate.readmit(&mut waits, None), None);
         gate.assert_may_write(&sent);
-        let asks = Passage::Waits(Some(Notice::BitsWanted(Sectors(4), 2, 3)));
+        let asks = Passage::Waits([None, Some(Notice::BitsWanted(Sectors(4), 2, 3))]);
         assert_eq!(gate.pass(other, &mut waits, || (8, 16)), asks);
         gate.replace_bitmap(None);
         assert_eq!(gate.readmit(&mut sent, Some((0, 8))), None);

@@ -27,8 +27,14 @@ pub(crate) struct MetaWrites {
 }
 
 impl MetaWrites {
-    /// Queues a write. The data is filled up with zeros to whole sectors.
-    pub(crate) fn send(&mut self, target: Target, sector: Sector, mut data: Vec<u8>, meta: Meta) {
+    /// Queues a write of this kind, and whether it vouches. The data is filled up with zeros to whole sectors.
+    pub(crate) fn send(
+        &mut self,
+        target: Target,
+        sector: Sector,
+        mut data: Vec<u8>,
+        (meta, vouches): (Meta, bool),
+    ) {
         let is_alone = meta == Meta::Bitmap || !self.is_on_its_way(target, meta);
         assert!(is_alone, "two writes of {meta:?} to {target:?} could overtake each other");
         data.resize(data.len().next_multiple_of(512), 0);
@@ -38,7 +44,7 @@ impl MetaWrites {
             self.in_flight.push(None);
         }
         self.in_flight[at] = Some((target, meta));
-        self.queue.push_back(MetaWrite { id: WriteId(at as u32), target, sector, data });
+        self.queue.push_back(MetaWrite { id: WriteId(at as u32), target, sector, data, vouches });
     }
 
     /// The next one for the world to begin.
@@ -71,7 +77,7 @@ mod tests {
     const SECOND: Target = Target::Member(MemberId(1));
 
     fn sent(writes: &mut MetaWrites, target: Target, meta: Meta) -> WriteId {
-        writes.send(target, Sector(8), [1; 100].to_vec(), meta);
+        writes.send(target, Sector(8), [1; 100].to_vec(), (meta, true));
         writes.poll().expect("it was sent").id
     }
 
@@ -91,8 +97,8 @@ mod tests {
     #[test]
     fn what_is_written_are_whole_sectors_in_the_order_sent() {
         let mut writes = MetaWrites::default();
-        writes.send(FIRST, Sector(8), [1; 513].to_vec(), Meta::Bitmap);
-        writes.send(FIRST, Sector(16), [2; 512].to_vec(), Meta::Bitmap);
+        writes.send(FIRST, Sector(8), [1; 513].to_vec(), (Meta::Bitmap, true));
+        writes.send(FIRST, Sector(16), [2; 512].to_vec(), (Meta::Bitmap, true));
         let first = writes.poll().expect("it was sent");
         assert_eq!((first.sector, first.data.len(), first.data[513]), (Sector(8), 1024, 0));
         assert_eq!(writes.poll().map(|write| write.data.len()), Some(512));

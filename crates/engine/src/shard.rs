@@ -525,7 +525,7 @@ impl Shard {
         let window = req.window(geometry);
         match self.gate.pass(key, &mut req.admission, || covered(geometry, window)) {
             Passage::Granted => self.advance(key),
-            Passage::Waits(ask) => self.notices.extend(ask),
+            Passage::Waits(asks) => self.notices.extend(asks.into_iter().flatten()),
             Passage::Refused => self.finish(key, Err(RequestError::Io)),
         }
     }

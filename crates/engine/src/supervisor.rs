@@ -94,8 +94,7 @@ pub enum Target {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteId(pub u32);
 
-/// A metadata write. Everything that completed on any member before it is stable before it is
-/// written, and the write itself is stable when it is reported done.
+/// A metadata write, which is stable when it is reported done.
 #[derive(Clone, Debug)]
 pub struct MetaWrite {
     /// What [`Supervisor::handle_written`] is to be told, so that no write is taken for another.
@@ -106,6 +105,9 @@ pub struct MetaWrite {
     pub sector: Sector,
     /// What is written, whole sectors.
     pub data: Vec<u8>,
+    /// It says of data that it is stable, or who has it: everything that completed on any member before it is to be
+    /// stable before it is written. What only tells of writes to come (active, bits set) may go at once.
+    pub vouches: bool,
 }
 
 /// What an operator wants to know.
@@ -403,7 +405,8 @@ impl Supervisor {
         self.safe_mode.stop();
         let clear = !self.is_degraded();
         if let Some(bitmap) = &mut self.bitmap {
-            bitmap.stop(clear.then_some(self.updates.events()));
+            let events = self.updates.events();
+            bitmap.stop(events, clear.then_some(events));
         }
         self.proceed();
     }
@@ -423,6 +426,7 @@ impl Supervisor {
 
     /// The next metadata write, to be begun after all that was told before.
     pub fn poll_write(&mut self) -> Option<MetaWrite> {
+        self.record();
         self.writes.poll()
     }
 
@@ -528,7 +532,7 @@ impl Supervisor {
         let unit = journal::Meta { seq, position, payloads: Vec::new() };
         let data = unit.encode(journal::Seed::new(superblock.set_uuid()));
         let sector = superblock.data_offset() + Sectors(position);
-        self.writes.send(Target::Member(device), sector, data, Meta::Journal);
+        self.writes.send(Target::Member(device), sector, data, (Meta::Journal, true));
     }
 
     /// The empty unit is stable, or its device has failed.
@@ -574,7 +578,7 @@ impl Supervisor {
         }
     }
 
-    /// Moves on: ends an update, begins the next one that is due, sends bitmap pages.
+    /// Moves on: ends an update, and changes what waited for it.
     pub(crate) fn proceed(&mut self) {
         if !self.geometry.level().has_redundancy() {
             return self.orders.extend(self.safe_mode.answer_without_state());
@@ -584,6 +588,14 @@ impl Supervisor {
         self.change_shape();
         self.empty_journal();
         self.advance_sync();
+    }
+
+    /// Begins the update that is due, sends bitmap pages, then what is due of the update. Not as soon as each notice asks
+    /// for it: what comes in one turn goes in one round. What superblocks say is looked at when their update begins.
+    fn record(&mut self) {
+        if !self.geometry.level().has_redundancy() {
+            return;
+        }
         // At a stop one update says that it is clean and where the journal begins.
         if self.updates.is_idle() && !self.broken && !self.journal_end.is_emptying() {
             if self.safe_mode.wants_turn(self.is_active()) || self.updates.is_wanted() {

@@ -19,7 +19,7 @@ use crate::{
     membership::{ArrayState, Member},
     messages::Order,
     meta_writes::Meta,
-    supervisor::{Loss, Supervisor, Target},
+    supervisor::{DiskState, Loss, Supervisor, Target},
     types::MemberId,
     write_intent_bitmap::WriteIntentBitmap,
 };
@@ -350,6 +350,7 @@ impl Supervisor {
 
     fn send_superblocks(&mut self) {
         let content = self.updates.content();
+        let only_turns = content.bare && content.active && self.is_whole();
         // With a journal parity is right also while writes are under way.
         let is_safe = self.members.has_journal() && self.resync_from().is_none();
         let resync = if content.active && !is_safe { Some(Sector(0)) } else { self.resync_from() };
@@ -364,11 +365,18 @@ impl Supervisor {
         });
         let sent = superblocks.len() as u32;
         for (member, sector, data) in superblocks {
-            self.writes.send(Target::Member(member), sector, data, Meta::Superblock);
+            self.writes.send(Target::Member(member), sector, data, (Meta::Superblock, !only_turns));
         }
         if !self.updates.sent(content, sent) {
             self.give_up(Loss::Metadata);
         }
+    }
+
+    /// Nobody is being rebuilt, nothing resynced or moved: superblocks tell of no place up to which data is right.
+    fn is_whole(&self) -> bool {
+        let is_whole = |state| !matches!(state, DiskState::Recovering | DiskState::Replacement);
+        let is_resynced = self.resync_from().is_none() && self.reshape.is_none();
+        is_resynced && self.members.iter().all(|member| is_whole(member.state()))
     }
 
     /// Ends an update that is stable on all members, and tells shards what is on record now.
@@ -393,6 +401,7 @@ impl Supervisor {
         }
         let Some(bitmap) = &mut self.bitmap else { return };
         let pages = bitmap.pages_to_write(self.now);
+        let vouches = !pages.is_empty() && bitmap.take_vouches();
         for (offset, data) in pages {
             let Some(bitmap) = &mut self.bitmap else { return };
             let targets: Vec<_> = if bitmap.is_external() {
@@ -406,7 +415,7 @@ impl Supervisor {
             bitmap.sent(targets.len() as u32);
             self.bitmap_writes += targets.len() as u64;
             for (target, base) in targets {
-                self.writes.send(target, base + offset, data.clone(), Meta::Bitmap);
+                self.writes.send(target, base + offset, data.clone(), (Meta::Bitmap, vouches));
             }
         }
         if let Some(bitmap) = &mut self.bitmap {

@@ -8,6 +8,9 @@
 //! - a bitmap that is added has all its bits set until superblocks say that there is one and every shard
 //!   has told of what it was writing meanwhile;
 //! - of a bitmap whose file refused a write no bit is granted any more;
+//! - an internal one in use counts at most one event more than its array: that of a step to active and back, so that
+//!   the page need not go before the next such step. Its members' superblocks tell of it, so nobody writes to the array
+//!   who does not know of it. A file may be away meanwhile, and would pass for fresh;
 //! - while a slot lacks a member nothing is cleared, and bits that a past unclean stop left are not before a resync
 //!   has been there.
 //!
@@ -84,6 +87,8 @@ pub(crate) struct WriteIntentBitmap {
     holders: BTreeMap<u64, u32>,
     /// The superblock in page 0 is newer than what was sent.
     superblock_dirty: bool,
+    /// What is to be sent says of data that it is stable, or of redundancy that it is right.
+    vouches: bool,
     wanted: Vec<(u64, u64)>,
     granted_next: Vec<(u64, u64)>,
     writes_left: u32,
@@ -135,6 +140,7 @@ impl WriteIntentBitmap {
             lazy_at: Time(0),
             holders,
             superblock_dirty: false,
+            vouches: false,
             wanted: Vec::new(),
             granted_next: Vec::new(),
             writes_left: 0,
@@ -292,6 +298,7 @@ impl WriteIntentBitmap {
         // Now and not as the resync goes on, so that a page is written once.
         let done = self.holders.keys().filter(|bit| !self.needed.contains(bit));
         done.for_each(|&bit| self.bits.synced(bit));
+        self.vouches = true;
         self.lazy_at = now.after(LAZY_NS);
     }
 
@@ -315,6 +322,9 @@ impl WriteIntentBitmap {
     pub(crate) fn rewrite(&mut self) {
         (0..self.bits.pages()).for_each(|page| self.bits.mark_dirty(page));
         self.superblock_dirty = true;
+        self.vouches = true;
+        // Nor does a page on its way go to it.
+        (self.sent_events, self.stable_events) = (None, None);
     }
 
     /// Whether the bits tell all that a member has missed whose superblock says this event count.
@@ -354,21 +364,31 @@ impl WriteIntentBitmap {
                 self.clearing.push(bit);
                 self.superblock.events_cleared = events;
                 self.superblock_dirty = true;
+                self.vouches = true;
             }
         }
     }
 
     /// The superblocks are about to say this event count.
     pub(crate) fn array_events(&mut self, events: u64) {
-        self.superblock.events = events;
-        self.stable_events = None;
+        let may_stay_ahead = !self.external && self.usage == Usage::InUse;
+        let is_ahead = may_stay_ahead && self.superblock.events.checked_sub(1) == Some(events);
+        let said = (self.superblock.events, self.superblock.events_cleared);
+        self.superblock.events = events + u64::from(is_ahead);
         self.superblock.events_cleared = self.superblock.events_cleared.min(events);
-        self.superblock_dirty = true;
+        if said.0 != self.superblock.events {
+            self.stable_events = None;
+        }
+        let is_said = said == (self.superblock.events, self.superblock.events_cleared);
+        self.superblock_dirty |= !is_said || self.stable_events.is_none();
     }
 
-    /// The end: no shard holds anything any more.
-    pub(crate) fn stop(&mut self, clear_at: Option<u64>) {
+    /// The end: no shard holds anything any more, and superblocks say this event count.
+    pub(crate) fn stop(&mut self, events: u64, clear_at: Option<u64>) {
         self.retire();
+        if self.superblock.events != events {
+            self.array_events(events);
+        }
         self.holders.values_mut().for_each(|holders| *holders = 0);
         self.clear_unheld(clear_at);
     }
@@ -445,6 +465,11 @@ impl WriteIntentBitmap {
         (Sectors(page as u64 * PAGE_SECTORS), image.to_vec())
     }
 
+    /// Whether members are to flush before the pages are written that were just given.
+    pub(crate) fn take_vouches(&mut self) -> bool {
+        mem::take(&mut self.vouches) || self.is_lockless()
+    }
+
     /// Page writes went out to this many targets.
     pub(crate) fn sent(&mut self, targets: u32) {
         self.writes_left += targets;
@@ -486,6 +511,7 @@ impl WriteIntentBitmap {
             self.holders.entry(bit).or_insert(0);
         }
         self.superblock_dirty = true;
+        self.vouches = true;
         self.sent_events = None;
         self.wanted.append(&mut self.granted_next);
     }
@@ -498,7 +524,7 @@ impl WriteIntentBitmap {
 
     /// Whether it is to be stable with this event count before members' superblocks have it.
     pub(crate) fn is_behind(&self, events: u64) -> bool {
-        self.stable_events != Some(events) && !self.is_lost()
+        self.stable_events.is_none_or(|stable| stable < events) && !self.is_lost()
     }
 
     fn grant(&mut self, orders: &mut VecDeque<Order>) {

@@ -34,13 +34,39 @@ fn members_that_did_not_hear_of_a_bitmap_change_are_told() {
 }
 
 /// An active array whose bitmap is in a file.
-fn with_file(level: Level, members: u16) -> Story {
+pub fn with_file(level: Level, members: u16) -> Story {
     let mut story = Story::new(level, members, false);
     let mut bitmap = new_bitmap_config(&story.records()[0].superblock, story.geometry.component());
     bitmap.external = true;
     story.supervisor = supervisor(&story.geometry, story.records(), Some(bitmap), None);
     story.activate();
     story
+}
+
+/// What would be lost: redundancy. A file that was away while others wrote under its array's next event would pass for
+/// fresh. An internal bitmap is nowhere where its array is not, so its page waits for the next step ahead of it.
+#[test]
+fn only_an_internal_bitmap_stays_ahead_of_a_clean_array_until_the_stop() {
+    for (mut story, ahead) in
+        [(Story::new(Level::Raid1, 2, true), 1), (with_file(Level::Raid1, 2), 0)]
+    {
+        story.activate();
+        // The first step has none before it to go back to.
+        story.rest_at_once();
+        story.activate();
+        let counts = |story: &Story| {
+            let page = story.supervisor.bitmap().expect("a bitmap").events;
+            (story.supervisor.is_active(), page - story.supervisor.events())
+        };
+        assert_eq!(counts(&story), (true, 0));
+        story.rest_at_once();
+        assert_eq!(counts(&story), (false, ahead));
+        story.supervisor.handle_stop(story.now);
+        story.drain();
+        story.settle();
+        assert!(story.supervisor.is_stopped());
+        assert_eq!(counts(&story), (false, 0));
+    }
 }
 
 /// What would be lost: every bit. A bitmap in a file is nowhere else.

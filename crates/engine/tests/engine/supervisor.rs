@@ -337,15 +337,29 @@ fn a_member_that_missed_a_step_back_is_left_behind() {
     assert!(story.take_orders().contains(&Order::Recorded(MemberId(1))));
 }
 
+/// What would be lost: whatever else superblocks of a step back say. They hold fewer events than those of a member that
+/// did not hear of it, which would be believed instead.
+#[test]
+fn what_comes_with_a_step_back_is_recorded_by_more_events() {
+    let mut story = Story::new(Level::Raid1, 2, false);
+    story.activate();
+    story.rest_at_once();
+    story.activate();
+    let active = story.supervisor.events();
+    story.wait(DELAY_NS);
+    story.supervisor.handle_notice(story.now, Notice::Idle);
+    story.begin_spare();
+    let told = superblocks(&story.pending);
+    assert_eq!(told.len(), 3);
+    assert!(told.iter().all(|(_, sb)| sb.events() > active), "{told:?}");
+}
+
 /// What would be lost: with a bitmap its page goes first, and a member may fail meanwhile. Superblocks that
 /// step back and say so too would hold fewer events than the member that they call failed.
 #[test]
 fn a_failure_while_the_bitmap_is_written_calls_a_step_back_off() {
-    let mut story = Story::new(Level::Raid1, 3, true);
-    story.activate();
-    let pages = story.rest();
-    story.pending = pages;
-    story.settle();
+    let mut story = crate::bitmap::with_file(Level::Raid1, 3);
+    story.rest_at_once();
     story.activate();
     let active = story.supervisor.events();
     let pages = story.rest();

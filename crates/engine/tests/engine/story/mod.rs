@@ -248,6 +248,12 @@ impl Story {
         std::mem::take(&mut self.pending)
     }
 
+    /// From active to clean.
+    pub fn rest_at_once(&mut self) {
+        self.pending = self.rest();
+        self.settle();
+    }
+
     /// Goes through a first write: the array is active afterwards.
     pub fn activate(&mut self) {
         self.notice(Notice::NeedActive);
