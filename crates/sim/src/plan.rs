@@ -329,11 +329,13 @@ impl Plan {
     fn draw_raid10(&self, dice: &mut Dice) -> Option<ReshapePlan> {
         let Layout::Raid10(layout) = self.layout else { return None };
         let copies = layout.copies();
-        let more = dice.below(3) as u16;
-        let (level, disks, chunk) = (self.level, self.disks + more, self.draw_chunk(dice));
+        let is_fewer = self.disks > copies.max(2) as u16 && dice.one_in(4);
+        let more = if is_fewer { 0 } else { dice.below(3) as u16 };
+        let disks = if is_fewer { self.disks - 1 } else { self.disks + more };
+        let (level, chunk) = (self.level, self.draw_chunk(dice));
         let word = dice.pick(&[0x100 + copies, 0x10001 + (copies << 8)]);
         let layout = Layout::from_md(level, word).ok()?;
-        let is_backwards = more == 0 && dice.one_in(2);
+        let is_backwards = is_fewer || more == 0 && dice.one_in(2);
         let times = dice.between(1..=3);
         let component = Sectors(self.component());
         let geometry = |layout, chunk, raid_disks| {
@@ -343,7 +345,7 @@ impl Plan {
         };
         let before = geometry(self.layout, self.chunk, self.disks)?;
         let after = geometry(layout, chunk, disks)?;
-        if after == before || after.array_sectors() < before.array_sectors() {
+        if after == before || !is_fewer && after.array_sectors() < before.array_sectors() {
             return None;
         }
         let (Geometry::Raid10(before), Geometry::Raid10(after)) = (before, after) else {

@@ -68,14 +68,15 @@ fn forget(
 ) {
     assembly.resync_from = resync.then_some(Sector(0));
     let taken = assembly.verdicts.iter().filter(|verdict| !matches!(verdict.1, Verdict::Left(_)));
-    let (ids, mut told): (Vec<usize>, Vec<Superblock>) = taken
-        .filter_map(|&(id, _)| {
-            let mut superblock = superblocks[id].clone()?;
-            forget(&mut superblock);
-            superblock.set_clean(!resync);
-            Some((id, superblock))
-        })
-        .unzip();
+    let mut taken: Vec<(usize, Superblock)> =
+        taken.filter_map(|&(id, _)| Some((id, superblocks[id].clone()?))).collect();
+    // A cut is to leave nobody two events behind.
+    taken.sort_by_key(|(_, superblock)| superblock.events());
+    let (ids, mut told): (Vec<usize>, Vec<Superblock>) = taken.into_iter().unzip();
+    for superblock in &mut told {
+        forget(superblock);
+        superblock.set_clean(!resync);
+    }
     // Their redundancy is not computed anew: who is missing must not come back as current.
     for (index, recorded) in record_absent(&told.iter().collect::<Vec<_>>()) {
         told[index] = recorded;

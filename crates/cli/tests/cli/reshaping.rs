@@ -30,14 +30,15 @@ pub(crate) fn all(members: &str, wish: &str) -> String {
 }
 
 /// Who of all has a slot in the end, and who is a spare then.
-fn kept<'a>(members: &str, wish: &str, all: &'a str) -> (&'a str, Option<&'a str>) {
+pub(crate) fn kept<'a>(members: &str, wish: &str, all: &'a str) -> (&'a str, Option<&'a str>) {
     let has_fewer = wish.contains(&format!("--raid-devices {}", members.split(' ').count() - 1));
     let both = all.rsplit_once(' ').filter(|_| has_fewer);
     both.map_or((all, None), |(stays, goes)| (stays, Some(goes)))
 }
 
 /// Takes out the last member.
-const WITHOUT_SPARE: &str = "quietly mdadm /dev/md0 --remove ${devices[-1]}; unset 'devices[-1]'";
+pub(crate) const WITHOUT_SPARE: &str =
+    "quietly mdadm /dev/md0 --remove ${devices[-1]}; unset 'devices[-1]'";
 
 pub(crate) fn create(lab: &Lab, options: &str, members: &str) {
     lab.run(&format!("create data --assume-clean {options} {members}")).ok();

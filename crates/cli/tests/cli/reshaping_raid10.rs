@@ -1,36 +1,44 @@
-//! Promise: a RAID10 with near copies, or with copies in the next row, gets more members, another chunk or the other layout
+//! Promise: a RAID10 with near copies, or with copies in the next row, gets other members, another chunk or the other layout
 //! while it is served; wherever it is left, it goes on here or in the kernel, and all bytes are there; what Linux's md
 //! refuses is refused, and changes nothing.
 
-use crate::reshaping::{all, create, half_done, lab, lengthened};
+use crate::reshaping::{WITHOUT_SPARE, all, create, half_done, kept, lab, lengthened};
 use crate::support::md::Md;
 use crate::support::{Lab, pattern};
 
 /// How the array is made, of which members, what is asked for.
-const RESHAPES: [(&str, &str, &str); 7] = [
+const RESHAPES: [(&str, &str, &str); 8] = [
     ("-l10 -c64", "m0 m1 m2 m3", "--raid-devices 5 m4"),
     ("-l10 -c64", "m0 m1 m2", "--raid-devices 4 m3"),
     ("-l10 -c64 -p o2 -e 1.1", "m0 m1 m2 m3", "--raid-devices 5 --chunk 32K m4"),
     ("-l10 -c64", "m0 m1 m2 m3", "--chunk 128K"),
     ("-l10 -c32", "m0 m1 m2", "--chunk 64K --layout o2"),
     ("-l10 -c64 -p o3", "m0 m1 m2 m3", "--layout n3 --raid-devices 5 m4"),
+    ("-l10 -c64", "m0 m1 m2 m3 m4", "--raid-devices 4"),
     // There is no room before the data: from the end on.
     ("-l10 -c64 -e 1.0 --size 18M", "m0 m1 m2 m3", "--chunk 32K"),
 ];
 const MIB: usize = 1 << 20;
 
 /// The kernel does what is left: it reads these bytes, whatever it finds behind them, and copies agree everywhere.
-fn is_finished_by_the_kernel(md: &mut Md, lab: &Lab, members: &str, bytes: &[u8], what: &str) {
-    md.play(
-        lab,
-        members,
-        "quietly mdadm --assemble /dev/md0 ${devices[@]}
+fn is_finished_by_the_kernel(
+    md: &mut Md,
+    lab: &Lab,
+    (members, spare): (&str, Option<&str>),
+    bytes: &[u8],
+    what: &str,
+) {
+    let without_spare = spare.map_or("", |_| WITHOUT_SPARE);
+    let script = format!(
+        "quietly mdadm --assemble /dev/md0 ${{devices[@]}}
          settle
+         {without_spare}
          dump $dir/dump
          matches
          quietly mdadm --stop /dev/md0
-         healthy",
+         healthy"
     );
+    md.play(lab, members, &script);
     let dump = lab.read("dump");
     let same = dump.iter().zip(bytes).take_while(|(one, other)| one == other).count();
     assert_eq!(same, bytes.len(), "{what}: the kernel reads otherwise");
@@ -53,10 +61,12 @@ fn what_was_begun_here_is_carried_on_here_and_by_the_kernel() {
         lab.run("check data").ok();
         lab.run("wait data").ok();
         assert_eq!(lab.detail()["mismatch_sectors"], 0, "{options}, {wish}");
+        let (stays, goes) = kept(members, wish, &all);
+        goes.map(|goes| lab.run(&format!("remove data {goes}")).ok());
         server.stop();
-        md.agrees(&lab, &all, &grown);
+        md.agrees(&lab, stays, &grown);
         let what = format!("{options}, {wish}");
-        is_finished_by_the_kernel(&mut md, &copies, &all, &bytes, &what);
+        is_finished_by_the_kernel(&mut md, &copies, (&all, goes), &bytes, &what);
     }
 }
 
@@ -165,7 +175,7 @@ fn what_linux_does_not_reshape_is_refused_and_stays_as_it_is() {
     refused("--layout n3", "keeps as many");
     refused("--layout o3", "keeps as many");
     refused("--level 5", "not reshaped to a raid5");
-    refused("--raid-devices 3", "not made one of 3 here");
+    refused("--raid-devices 3", "that would cut data");
     refused("--raid-devices 5", "as many spares");
     refused("--chunk 8M --layout o2", "would cut data");
     refused("--chunk 48K", "power of two");

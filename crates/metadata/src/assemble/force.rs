@@ -86,7 +86,8 @@ fn can_be_raised(verdict: &Verdict) -> bool {
 /// one state, and one table of devices with each member in its slot. Who is missing must not come back as
 /// current: it may have been used alone, or beside others than these.
 ///
-/// Those forced come last: until one is written it is as stale as before.
+/// Who is one event behind comes first, so that a cut does not leave it two behind. Those forced come last: until one is
+/// written it is as stale as before.
 pub(super) fn rewrite(
     table: &Table<'_>,
     forced: &[usize],
@@ -103,10 +104,10 @@ pub(super) fn rewrite(
     if make_clean {
         model.set_clean(true);
     }
-    let in_order =
-        |last: bool| holders().filter_map(|(_, i)| i).filter(move |i| forced.contains(i) == last);
-    let (ids, mut superblocks): (Vec<usize>, Vec<Superblock>) = in_order(false)
-        .chain(in_order(true))
+    let mut in_order: Vec<usize> = holders().filter_map(|(_, i)| i).collect();
+    in_order.sort_by_key(|i| (forced.contains(i), table.candidates[*i].superblock.events()));
+    let (ids, mut superblocks): (Vec<usize>, Vec<Superblock>) = in_order
+        .into_iter()
         .map(|i| (table.candidates[i].id, with_state_of(table.candidates[i].superblock, &model)))
         .unzip();
     for (index, recorded) in record_absent(&superblocks.iter().collect::<Vec<_>>()) {
