@@ -14,9 +14,9 @@ const RESHAPES: [(&str, &str, &str); 8] = [
     ("-l10 -c64", "m0 m1 m2 m3", "--chunk 128K"),
     ("-l10 -c32", "m0 m1 m2", "--chunk 64K --layout o2"),
     ("-l10 -c64 -p o3", "m0 m1 m2 m3", "--layout n3 --raid-devices 5 m4"),
-    ("-l10 -c64", "m0 m1 m2 m3 m4", "--raid-devices 4"),
     // There is no room before the data: from the end on.
     ("-l10 -c64 -e 1.0 --size 18M", "m0 m1 m2 m3", "--chunk 32K"),
+    ("-l10 -c64", "m0 m1 m2 m3 m4", "--raid-devices 4"),
 ];
 const MIB: usize = 1 << 20;
 
@@ -177,7 +177,7 @@ fn what_linux_does_not_reshape_is_refused_and_stays_as_it_is() {
     refused("--level 5", "not reshaped to a raid5");
     refused("--raid-devices 3", "that would cut data");
     refused("--raid-devices 5", "as many spares");
-    refused("--chunk 8M --layout o2", "would cut data");
+    refused("--chunk 8M --layout o2", "behind its data");
     refused("--chunk 48K", "power of two");
     let already = lab.run("grow data --chunk 64K --layout n2").ok();
     assert!(already.out.contains("already"), "{already:?}");

@@ -95,7 +95,7 @@ impl CoordinatorRuntime {
         let is_fewer = data_disks(&geometry) < data_disks(old);
         let may_go_back = is_fewer || config.raid_disks == old.raid_disks();
         let least = |is_backwards| least_shift(old, &geometry, is_backwards);
-        let forwards = (!is_fewer).then(|| self.shift(supervisor, least(false), room_before));
+        let forwards = (!is_fewer).then(|| self.shift(supervisor, least(false), BEFORE));
         let (shift, is_backwards) = match forwards {
             Some(Ok(shift)) => (-(shift as i64), false),
             Some(Err(error)) if !may_go_back || like.version() == Version::V090 => {
@@ -130,7 +130,7 @@ impl CoordinatorRuntime {
         unit: Sectors,
         config: &mut Config,
     ) -> Result<u64, ResizeError> {
-        let shift = self.shift(supervisor, unit, room_behind);
+        let shift = self.shift(supervisor, unit, BEHIND);
         if shift.is_ok() || self.freshest(supervisor)?.version() == Version::V090 {
             return shift;
         }
@@ -138,7 +138,11 @@ impl CoordinatorRuntime {
         let rooms = supervisor.members().filter(|it| is_there(it.1)).map(|(sb, _)| room_behind(sb));
         let room = rooms.min().unwrap_or(0);
         let component = (config.component.0 + room).saturating_sub(wanted);
-        config.component = Sectors(component).round_down(unit);
+        let component = Sectors(component).round_down(unit);
+        if component.is_zero() {
+            return shift;
+        }
+        config.component = component;
         Ok(wanted)
     }
 
@@ -184,14 +188,14 @@ impl CoordinatorRuntime {
         &self,
         supervisor: &Supervisor,
         chunk: Sectors,
-        room: impl Fn(&Superblock) -> u64,
+        (room, side): Side,
     ) -> Result<u64, ResizeError> {
         let members = supervisor.members().enumerate().filter(|(_, (_, state))| is_there(*state));
         let rooms = members.map(|(id, (sb, _))| (room(sb), id));
         let (room, id) = rooms.min().ok_or(ResizeError::NoneThere)?;
         if room < chunk.0 {
             let member = self.members[id].path.clone();
-            return Err(ResizeError::NoRoomToMove { member, room: Sectors(room), chunk });
+            return Err(ResizeError::NoRoomToMove { member, room: Sectors(room), side, chunk });
         }
         let shift = room.min(SHIFT_MAX.max(chunk.0));
         Ok(shift - shift % chunk.0)
@@ -299,6 +303,11 @@ fn with_geometry(like: &Superblock, config: &Config) -> Superblock {
     superblock.set_component(config.component);
     superblock
 }
+
+/// Room on one side of a member's data, and its name.
+type Side = (fn(&Superblock) -> u64, &'static str);
+const BEFORE: Side = (room_before, "between superblock and data");
+const BEHIND: Side = (room_behind, "behind its data");
 
 /// Sectors before a member's data that hold nothing of the array.
 fn room_before(superblock: &Superblock) -> u64 {

@@ -127,7 +127,7 @@ pub enum ResizeError {
     },
     /// Data can be moved to no other place before it is on record there.
     #[error(
-        "{member} has {} KiB between superblock and data, and {} KiB are needed, so that nothing is overwritten before its \
+        "{member} has {} KiB {side}, and {} KiB are needed, so that nothing is overwritten before its \
          copy is on record; nothing was changed; mdadm can do it with a backup file, on the array that Lapstrake has stopped",
         room.0 / 2,
         chunk.0 / 2
@@ -137,6 +137,8 @@ pub enum ResizeError {
         member: String,
         /// What it has.
         room: Sectors,
+        /// Where, in words.
+        side: &'static str,
         /// What is needed: the larger of the two chunks, or more.
         chunk: Sectors,
     },
