@@ -31,8 +31,8 @@ pub enum ResizeError {
     },
     /// Blocks would have to move.
     #[error(
-        "another number of members moves the blocks of a {level}: that is a reshape, which Lapstrake does not do yet; \
-         nothing was changed; mdadm does it, on the array that Lapstrake has stopped"
+        "another number of members moves the blocks of a {level}: that is a reshape, and was not asked for as one; nothing was \
+         changed; `lapstrake grow` asks for it"
     )]
     NeedsReshape {
         /// The array's level.
