@@ -43,10 +43,11 @@ Exit codes:
 ///
 /// Of RAID4, 5 and 6 --raid-devices, --level, --chunk and --layout, also together, reshape the array, of a RAID10 without far
 /// copies all of them but --level, with as many copies as before: all data moves to other places while clients go on. The
-/// command returns when that has begun, `lapstrake wait` waits for its end. Data is moved towards the members' beginnings,
-/// into room between superblock and data, so that nothing is overwritten before its copy is on record: the array may be
-/// stopped or cut off at any moment, and the next `lapstrake serve` goes on, or Linux does. A write-intent bitmap is taken
-/// away first. Members come out of the spares; none may be missing.
+/// command returns when that has begun, `lapstrake wait` waits for its end. Data is moved into room before it, or with fewer
+/// members behind it, so that nothing is overwritten before its copy is on record: the array may be stopped or cut off at
+/// any moment, and the next `lapstrake serve` goes on, or Linux does. A write-intent bitmap is taken away first. Members come
+/// out of the spares; none may be missing. Before members go, --array-size takes from clients what the others cannot hold;
+/// who was in the last slots is a spare then.
 ///
 /// A new internal bitmap goes where mdadm puts it; the least chunk depends on the
 /// room beside the superblocks. Another chunk or place means that the old bitmap is taken away first: if the

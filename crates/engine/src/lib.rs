@@ -120,7 +120,7 @@ pub use messages::{BitmapTerms, Notice, Order};
 pub use recovery::{SyncConfig, SyncEnd, SyncProgress, SyncSpeed};
 pub use replay::{LogConfig, LogDisks, Mend, Replay, read_logs, replay_logs};
 pub use reshape::{
-    Course, Frontier, NewGeometry, ReshapeInProgress, ShardGeometry, Step, least_raid10_shift,
+    DataMove, Frontier, NewGeometry, ReshapeInProgress, ShardGeometry, Step, least_raid10_shift,
 };
 pub use scratch::PAGE_BYTES;
 pub use seal::Seal;

@@ -426,17 +426,13 @@ impl Membership {
         }
     }
 
-    /// A cut while the array grew leaves members of which some say so and some do not: the freshest is right.
+    /// A cut while the array grew, or lost a parity, leaves members of which some say so and some do not: the freshest is right.
     pub(crate) fn agree_on_shape(&mut self) {
         let freshest = self.members.iter().max_by_key(|member| member.superblock.events());
         let Some(freshest) = freshest.map(|member| member.superblock.clone()) else { return };
         for member in &mut self.members {
-            if member.superblock.component() != freshest.component() {
-                member.superblock.set_component(freshest.component());
-            }
-            if member.superblock.raid_disks() != freshest.raid_disks() {
-                member.superblock.set_raid_disks(freshest.raid_disks());
-            }
+            member.superblock.set_component(freshest.component());
+            member.superblock.take_geometry(&freshest, 0);
         }
     }
 
@@ -565,7 +561,9 @@ impl Supervisor {
     /// Takes a member out for good. False: it is in use.
     pub fn handle_remove(&mut self, now: Time, member: MemberId) -> bool {
         let state = self.members.get(member).state;
-        if !matches!(state, DiskState::Faulty | DiskState::Spare) {
+        // Shards may use one yet that has no slot after a reshape.
+        let is_let_go = state == DiskState::Spare && self.is_reshape_to_settle();
+        if is_let_go || !matches!(state, DiskState::Faulty | DiskState::Spare) {
             return state == DiskState::Removed;
         }
         self.members.remove(member);

@@ -44,12 +44,12 @@ pub struct NewGeometry {
     /// Any member's, which says its level, layout, chunk, slots and what of each member is used.
     pub superblock: Superblock,
     /// How data gets there.
-    pub course: Course,
+    pub data_move: DataMove,
 }
 
 /// How data gets to where another geometry has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Course {
+pub enum DataMove {
     /// It is there: both lay it out alike ([`Step::stays`]).
     Stays,
     /// It is moved.
@@ -61,7 +61,7 @@ pub enum Course {
     },
 }
 
-impl Course {
+impl DataMove {
     pub(crate) fn shift(self) -> i64 {
         match self {
             Self::Stays => 0,
@@ -98,8 +98,8 @@ impl ReshapeInProgress {
         let mut reshape = Reshape::new(Stage::Moving, before, position, self.is_backwards);
         reshape.shifts = shifts(&self.superblocks, superblocks.iter().copied());
         let shift = if self.is_backwards { reshape.shifts.0 } else { reshape.shifts.1 };
-        let course = Course::Moves { shift, is_backwards: self.is_backwards };
-        keeps_up(&self.before, after, course) && reshape.run(after).is_some()
+        let data_move = DataMove::Moves { shift, is_backwards: self.is_backwards };
+        keeps_up(&self.before, after, data_move) && reshape.run(after).is_some()
     }
 }
 
@@ -177,11 +177,11 @@ impl Reshape {
     }
 
     fn begin(&mut self, to: &NewGeometry) {
-        let is_moved = to.course != Course::Stays;
+        let is_moved = to.data_move != DataMove::Stays;
         self.stage = if is_moved { Stage::Beginning } else { Stage::Ending };
         self.before = to.before.clone();
-        self.shifts = (to.course.shift(), to.course.shift());
-        self.position = match to.course.is_backwards() {
+        self.shifts = (to.data_move.shift(), to.data_move.shift());
+        self.position = match to.data_move.is_backwards() {
             true => Sector(to.geometry.array_sectors().0),
             false => Sector(0),
         };
@@ -322,7 +322,7 @@ impl Supervisor {
             return false;
         }
         let before = self.geometry.clone();
-        let is_backwards = to.course.is_backwards();
+        let is_backwards = to.data_move.is_backwards();
         let mut reshape = Reshape::new(Stage::Levelling, before, Sector(0), is_backwards);
         reshape.to = Some(to);
         self.reshape = Some(reshape);
@@ -342,7 +342,7 @@ impl Supervisor {
 
     /// Whether members are such that the reshape can begin.
     fn is_fit_for(&self, to: &NewGeometry) -> bool {
-        let shift = to.course.shift();
+        let shift = to.data_move.shift();
         let (old, new) = (self.geometry.raid_disks(), to.geometry.raid_disks());
         let spares = self.members.iter().filter(|m| m.state() == DiskState::Spare).count();
         let is_logged = |m: &Member| m.superblock().has_journal() || m.superblock().has_ppl();
@@ -352,7 +352,7 @@ impl Supervisor {
             m.superblock().data_size().0.min(room) < to.geometry.component().0
         };
         let mut present = self.members.iter().filter(|m| m.is_present());
-        keeps_up(&to.before, &to.geometry, to.course)
+        keeps_up(&to.before, &to.geometry, to.data_move)
             && spares >= usize::from(new.saturating_sub(old))
             && !self.is_degraded()
             && self.resync_from().is_none()
@@ -385,6 +385,13 @@ impl Supervisor {
         self.reshape.as_ref().map(|reshape| &reshape.before)
     }
 
+    /// The array's geometry, and during a reshape the old one, until nothing is held by that alone any more.
+    pub fn geometries_in_use(&self) -> impl Iterator<Item = &Geometry> {
+        let is_needed = |it: &&Reshape| !matches!(it.stage, Stage::Ending | Stage::Ended);
+        let before = self.reshape.as_ref().filter(is_needed).map(|reshape| &reshape.before);
+        before.into_iter().chain([&self.geometry])
+    }
+
     /// Whether [`Self::begin_reshape`] is due: shards are to pause for that.
     #[must_use]
     pub fn is_reshape_wanted(&self) -> bool {
@@ -414,12 +421,12 @@ impl Supervisor {
         let sizes = [&to.before, &to.geometry].map(Geometry::array_sectors);
         self.usable.on_record(sizes[0].min(sizes[1]));
         self.geometry = to.geometry;
-        if to.course == Course::Stays {
+        if to.data_move == DataMove::Stays {
             self.members.end_reshape();
         }
         self.updates.request();
         self.act(now);
-        (to.course != Course::Stays).then(|| (before, self.shard_geometry()))
+        (to.data_move != DataMove::Stays).then(|| (before, self.shard_geometry()))
     }
 
     /// Whether all shards are to take the array's geometry now, so that [`Self::reshape_told`] is due.
@@ -526,8 +533,8 @@ impl Shard {
 
 /// Whether what is written never comes upon what was not moved yet, to the array's end: where there are fewer members for
 /// data, it is written from the end on, at least a chunk further on.
-fn keeps_up(before: &Geometry, after: &Geometry, course: Course) -> bool {
-    let Course::Moves { shift, is_backwards } = course else { return true };
+fn keeps_up(before: &Geometry, after: &Geometry, data_move: DataMove) -> bool {
+    let DataMove::Moves { shift, is_backwards } = data_move else { return true };
     match (before, after) {
         (Geometry::Parity(before), Geometry::Parity(after)) => {
             let chunk = before.chunk().max(after.chunk()).0 as i64;

@@ -122,7 +122,7 @@ impl Supervisor {
         true
     }
 
-    /// Whether shards have yet to hear how much that is.
+    /// Whether shards have yet to hear how much of the array clients may use.
     pub(crate) fn is_size_unheard(&self) -> bool {
         self.usable.unheard > 0
     }

@@ -566,7 +566,7 @@ impl Supervisor {
 
     /// Whether all data can be had without a member, in either geometry if there are two.
     fn survives_without(&self, id: MemberId) -> bool {
-        let mut geometries = self.geometry_before().into_iter().chain([&self.geometry]);
+        let mut geometries = self.geometries_in_use();
         geometries.all(|geometry| self.members.survives_without(id, geometry))
     }
 

@@ -67,7 +67,7 @@ pub struct Piece {
 }
 
 /// One device of the array. Stable while the array runs; a slot may be held by different
-/// members in the course of time.
+/// members in the data_move of time.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MemberId(pub u16);
 

@@ -350,7 +350,9 @@ impl Supervisor {
 
     fn send_superblocks(&mut self) {
         let content = self.updates.content();
-        let only_turns = content.bare && content.active && self.is_whole();
+        // A failure that came since the update began is in it, too.
+        let only_turns =
+            content.bare && content.active && self.is_whole() && !self.updates.is_wanted();
         // With a journal parity is right also while writes are under way.
         let is_safe = self.members.has_journal() && self.resync_from().is_none();
         let resync = if content.active && !is_safe { Some(Sector(0)) } else { self.resync_from() };

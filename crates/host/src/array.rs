@@ -472,9 +472,12 @@ fn tell_of_reshape(before: &Plan, after: &After<Arc<Member>>, read_only: bool) {
     let how = if read_only { "read, nothing is written" } else { "served, and it goes on" };
     let (position, after) = (after.position.bytes(), &after.plan);
     let offset = |plan: &Plan| plan.members[0].superblock().data_offset();
-    let count = |plan: &Plan| plan.geometry.raid_disks();
-    // Of a RAID10 it records exactly what was rewritten.
-    let is_seldom = count(before) == count(after) && after.geometry.level().is_parity();
+    let is_seldom = match (&before.geometry, &after.geometry) {
+        (Geometry::Parity(before), Geometry::Parity(after)) => {
+            before.data_disks() == after.data_disks()
+        }
+        _ => false,
+    };
     let doubt = match (offset(before) == offset(after), is_seldom) {
         (true, _) => {
             "; what a cut destroyed in its critical section is in its backup file only, if it had one"
@@ -488,7 +491,10 @@ fn tell_of_reshape(before: &Plan, after: &After<Arc<Member>>, read_only: bool) {
     let lacking = match after.assembly.degraded {
         0 => String::new(),
         lacking => {
-            format!("; of the new geometry {lacking} of {} slots lack a member", count(after))
+            format!(
+                "; of the new geometry {lacking} of {} slots lack a member",
+                after.geometry.raid_disks()
+            )
         }
     };
     let (before, after) = (in_words(before), in_words(after));

@@ -19,13 +19,17 @@ pub struct Reshape {
 
 impl Reshape {
     /// Whether Linux puts the position on record every ten seconds only: it moves data of a level with parity to another
-    /// data offset, of as many members as before.
+    /// data offset, of as many members for data as before.
     #[must_use]
     pub fn is_seldom_recorded(&self) -> bool {
         let (before, after) = (&self.before, &self.after);
-        let has_as_many = before.raid_disks() == after.raid_disks();
-        let has_parity = after.level().is_some_and(Level::is_parity);
-        has_parity && has_as_many && before.data_offset() != after.data_offset()
+        let data_disks = |sb: &Superblock| match sb.level()? {
+            Level::Raid4 | Level::Raid5 => sb.raid_disks().checked_sub(1),
+            Level::Raid6 => sb.raid_disks().checked_sub(2),
+            _ => None,
+        };
+        let has_as_many = data_disks(before).is_some_and(|old| data_disks(after) == Some(old));
+        has_as_many && before.data_offset() != after.data_offset()
     }
 }
 
@@ -101,6 +105,27 @@ impl Superblock {
             this.set_recovery_offset(None);
         }
         Some(this)
+    }
+
+    /// Whether another array of these members has one parity less and all data where this one has it: a cut while that was
+    /// recorded leaves superblocks of both.
+    #[must_use]
+    pub fn loses_a_parity_to(&self, other: &Self) -> bool {
+        let layout = |sb: &Self| match sb.layout() {
+            Some(Layout::Parity(layout)) => layout,
+            _ => ParityLayout::ParityLast,
+        };
+        let (old, new) = (self.raid_disks(), other.raid_disks());
+        let is_alike = match (self.level(), other.level()) {
+            (Some(Level::Raid6), Some(Level::Raid5)) => {
+                old == new.saturating_add(1) && layout(self).without_q_last() == Some(layout(other))
+            }
+            (Some(Level::Raid5), Some(Level::Raid4)) => {
+                old == new && layout(self) == ParityLayout::ParityLast
+            }
+            _ => false,
+        };
+        is_alike && self.chunk() == other.chunk()
     }
 
     /// Says that the array has this level, layout, chunk and number of slots.

@@ -314,6 +314,12 @@ impl<'a> Lifetime<'a> {
 
     /// A disk that the array can do without at the next start.
     fn draw_away(&mut self, started: &Started) -> Option<usize> {
+        // One that alone knows of another size, which no client has seen yet, is there.
+        let mut sizes = started.superblocks.iter().flatten().map(Superblock::component);
+        let first = sizes.next();
+        if sizes.any(|size| Some(size) != first) {
+            return None;
+        }
         let members = &started.plan.assembly.members;
         let away = self.dice.below(members.len() as u64) as usize;
         let is_dirty_mirror =

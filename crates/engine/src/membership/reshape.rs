@@ -39,6 +39,8 @@ impl Membership {
     /// slot that goes keeps it until [`Self::end_reshape`].
     pub(crate) fn begin_reshape(&mut self, to: &NewGeometry) {
         let new = to.geometry.raid_disks();
+        let in_sync = self.members.iter().filter(|member| member.is_in_sync());
+        let events = in_sync.map(|member| member.superblock.events()).max().unwrap_or(0);
         for member in &mut self.members {
             member.superblock.set_component(to.superblock.component());
         }
@@ -46,11 +48,13 @@ impl Membership {
         for slot in new_slots(mem::replace(&mut self.raid_disks, new), new) {
             let spare = self.spare().expect("there are spares enough");
             let spare = self.get_mut(spare);
+            // Order that holds, point 14.
+            assert!(spare.superblock.events() >= events, "who gets {slot:?} has missed an event");
             (spare.slot, spare.state) = (Some(slot), DiskState::InSync);
             spare.recovered_to = FULLY_TRUSTED;
         }
         for member in &mut self.members {
-            member.superblock.take_geometry(&to.superblock, to.course.shift());
+            member.superblock.take_geometry(&to.superblock, to.data_move.shift());
         }
         self.keep_before(before);
         self.check();

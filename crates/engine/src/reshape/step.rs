@@ -43,7 +43,7 @@ impl Step {
 mod tests {
     use super::*;
     use alloc::{vec, vec::Vec};
-    use lapstrake_geometry::Sectors;
+    use lapstrake_geometry::{Sector, Sectors};
 
     fn config(level: Level, layout: Layout, raid_disks: u16) -> Config {
         let (chunk, component) = (Sectors(128), Sectors(1 << 12));
@@ -57,7 +57,13 @@ mod tests {
         while now != Geometry::new(goal).unwrap() {
             let Step { config, stays } = Step::first(&now, goal);
             way.push((config.level, config.layout, config.raid_disks, stays));
-            now = Geometry::new(&config).unwrap();
+            let next = Geometry::new(&config).unwrap();
+            let is_alike = |chunk: u64| {
+                let sector = Sector(chunk * config.chunk.0);
+                now.map(sector).homes == next.map(sector).homes
+            };
+            assert_eq!((0..64).all(is_alike), stays, "{config:?}");
+            now = next;
             assert!(way.len() < 9, "it never arrives: {way:?}");
         }
         way

@@ -101,6 +101,7 @@ impl CoordinatorRuntime {
             }
             Event::ReshapeBegan => self.answer_resize(Answer::Done),
             Event::ReshapeGivenUp => {
+                self.next_reshape = None;
                 self.answer_resize(Answer::HalfWay(ResizeError::GivenUp.into()));
             }
         }

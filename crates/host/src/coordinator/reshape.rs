@@ -10,7 +10,7 @@ use crate::{
     shard_runtime::ShardRuntime,
 };
 use lapstrake_engine::{
-    Course, DiskState, NewGeometry, STRIPE_CACHE_SIZES, Step, Supervisor, least_raid10_shift,
+    DataMove, DiskState, NewGeometry, STRIPE_CACHE_SIZES, Step, Supervisor, least_raid10_shift,
 };
 use lapstrake_geometry::{Config, Geometry, Layout, Level, Raid10, Sectors};
 use lapstrake_metadata::{Superblock, Version};
@@ -74,7 +74,7 @@ impl CoordinatorRuntime {
         config: &Config,
     ) -> Result<NewGeometry, ResizeError> {
         let (geometry, superblock) = (Geometry::new(config)?, with_geometry(like, config));
-        Ok(NewGeometry { geometry, before: old.clone(), superblock, course: Course::Stays })
+        Ok(NewGeometry { geometry, before: old.clone(), superblock, data_move: DataMove::Stays })
     }
 
     /// A geometry to which data is moved, and where to.
@@ -110,15 +110,18 @@ impl CoordinatorRuntime {
         }
         let superblock = with_geometry(like, &config);
         let before = self.geometry_of(supervisor, config.component, old.raid_disks())?;
-        let course = Course::Moves { shift, is_backwards };
-        Ok(NewGeometry { geometry, before, superblock, course })
+        let data_move = DataMove::Moves { shift, is_backwards };
+        Ok(NewGeometry { geometry, before, superblock, data_move })
     }
 
     /// Goes on to what was wished for, if the geometry that the array has now was only a step on the way.
     pub(super) fn reshape_on(&mut self, runtime: &mut ShardRuntime) {
         let Some(wish) = self.next_reshape.take() else { return };
         if let Err(why) = self.try_resize(runtime, ResizeWish::Reshape(wish)) {
-            warn!("the array is not yet what was asked for: {why}");
+            let array = &self.facts.name;
+            warn!(
+                "{array}: not yet what was asked for, which is to be asked for again (`lapstrake grow`): {why}"
+            );
         }
     }
 

@@ -70,8 +70,9 @@ impl CoordinatorRuntime {
             Change::Nothing => return Ok(false),
             Change::Shape(shape) => supervisor.handle_shape(now, *shape),
             Change::Geometry(to, next) => {
-                self.next_reshape = next;
-                supervisor.handle_reshape(now, *to)
+                let begun = supervisor.handle_reshape(now, *to);
+                self.next_reshape = next.filter(|_| begun);
+                begun
             }
             Change::Usable(most) => supervisor.handle_usable(now, most),
         };

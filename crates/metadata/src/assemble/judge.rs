@@ -209,7 +209,13 @@ fn disagreement(sb: &Superblock, fresh: &Superblock) -> Option<Reason> {
     // A cut while the array grew: the superblocks of some members say so, and the others are one event behind. Nothing was
     // written beyond the old size, and no slot has been given that only the freshest knows.
     let is_grown = sb.events().checked_add(1) == Some(fresh.events());
-    let may_differ = |field| is_grown && matches!(field, "component size" | "raid_disks");
+    // Or while it lost a parity, which no write has left out before all knew.
+    let has_less_parity = is_grown && sb.loses_a_parity_to(fresh);
+    let may_differ = |field| match field {
+        "component size" | "raid_disks" => is_grown,
+        "level" | "layout" => has_less_parity,
+        _ => false,
+    };
     let fields = fields.into_iter().filter(|(field, _)| !may_differ(*field));
     fields.into_iter().find_map(|(field, value)| {
         let (found, expected) = (value(sb), value(fresh));

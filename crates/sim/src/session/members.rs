@@ -120,8 +120,7 @@ impl Session<'_> {
             !lost.contains(other) && self.sound_slot(*other) == Some(slot)
         };
         let supervisor = self.supervisor();
-        let mut geometries =
-            supervisor.geometry_before().into_iter().chain([supervisor.geometry()]);
+        let mut geometries = supervisor.geometries_in_use();
         self.geometry.level().has_redundancy()
             && !self.is_frail()
             && geometries.all(|it| it.survives(|slot| all().any(|other| holds(&other, slot))))

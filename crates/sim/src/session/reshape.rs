@@ -1,7 +1,7 @@
 //! The operator has the array get another geometry at a moment of the dice's choice.
 
 use super::{Event, Phase, Session};
-use lapstrake_engine::{Course, DiskState, MemberId, NewGeometry, Step};
+use lapstrake_engine::{DataMove, DiskState, MemberId, NewGeometry, Step};
 use lapstrake_geometry::{Config, Geometry, Sectors};
 
 impl Session<'_> {
@@ -36,9 +36,9 @@ impl Session<'_> {
         }
         let Some(to) = self.new_geometry() else { return };
         let now = self.now;
-        let shift = match to.course {
-            Course::Moves { shift, .. } => shift,
-            Course::Stays => 0,
+        let shift = match to.data_move {
+            DataMove::Moves { shift, .. } => shift,
+            DataMove::Stays => 0,
         };
         let is_begun = self.supervisor_mut().handle_reshape(now, to);
         self.say(|| format!("a reshape is asked for: {is_begun}"));
@@ -80,13 +80,13 @@ impl Session<'_> {
             superblock.set_component(component);
         }
         let shift = if to.is_backwards { to.shift as i64 } else { -(to.shift as i64) };
-        let moves = Course::Moves { shift, is_backwards: to.is_backwards };
-        let course = if stays { Course::Stays } else { moves };
+        let moves = DataMove::Moves { shift, is_backwards: to.is_backwards };
+        let data_move = if stays { DataMove::Stays } else { moves };
         Some(NewGeometry {
             geometry: Geometry::new(&config).ok()?,
             before: before.ok()?,
             superblock,
-            course,
+            data_move,
         })
     }
 }

@@ -160,7 +160,8 @@ pub enum ResizeError {
     /// Members failed, or got bad blocks, before the reshape began.
     #[error(
         "the reshape did not begin: members failed meanwhile, or have blocks on record as bad; the array is as it was, but \
-         for its write-intent bitmap, which is gone (--bitmap internal makes one again)"
+         for its write-intent bitmap, which is gone (--bitmap internal makes one again); replace what failed, wait for the \
+         recovery, and ask again"
     )]
     GivenUp,
     /// Copies of a block would have to move.

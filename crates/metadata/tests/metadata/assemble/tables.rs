@@ -2,9 +2,11 @@
 //! plainly, with `run` and with `force` in the words of [`super::model::words`]; "=" is the
 //! same as plainly.
 
-use lapstrake_geometry::{Layout, Level, Raid10Layout, Sector, Sectors};
-use lapstrake_metadata::Version;
+use lapstrake_geometry::{
+    Config, Geometry, Layout, Level, ParityLayout, Raid10Layout, Sector, Sectors,
+};
 use lapstrake_metadata::assemble::Options;
+use lapstrake_metadata::{Role, Version};
 
 use super::model::{Array, decide, words};
 
@@ -245,6 +247,44 @@ fn who_is_forced_in_is_told_the_size_that_it_missed() {
         assert_eq!(words(&forced), "0 1: ok");
         let told: Vec<Sectors> = forced.rewrite.iter().map(|(_, sb)| sb.component()).collect();
         assert_eq!(told, [grown, grown], "{version:?}");
+    }
+}
+
+/// A cut while superblocks come to say that a parity is none: whoever knows of it already, the array starts, and as that.
+#[test]
+fn a_parity_that_goes_leaves_an_array_that_starts() {
+    let [left, last] = [ParityLayout::LeftSymmetric, ParityLayout::ParityLast].map(Layout::Parity);
+    let q_last = Layout::Parity(ParityLayout::LeftSymmetric6);
+    let courses = [
+        (Level::Raid6, q_last, Level::Raid5, left, 3),
+        (Level::Raid6, last, Level::Raid5, last, 3),
+        (Level::Raid5, last, Level::Raid4, Layout::None, 4),
+    ];
+    for (level, layout, to, to_layout, disks) in courses {
+        for knows in 1..16u32 {
+            let mut members = Array::new(Version::V1_2, level, 4).members("10 10 10 10");
+            for (id, sb) in &mut members {
+                let (chunk, component, member_sizes) = (sb.chunk(), sb.component(), Vec::new());
+                let config = |level, layout, raid_disks| {
+                    let member_sizes = Vec::clone(&member_sizes);
+                    Config { level, layout, chunk, raid_disks, component, member_sizes }
+                };
+                sb.set_geometry(&config(level, layout, 4));
+                if knows >> *id & 1 == 1 {
+                    sb.set_geometry(&config(to, to_layout, disks));
+                    (disks..4).for_each(|slot| sb.set_role_of(slot.into(), Role::Spare));
+                    sb.set_events(11);
+                }
+            }
+            // A spare does not say what an array is: the others still have a slot for it, and it is to be added again.
+            let only_who_goes_knows = knows == 0b1000 && disks < 4;
+            let options = Options { run: only_who_goes_knows, ..Options::default() };
+            let assembly = decide(&members, &options).unwrap();
+            assert!(assembly.start.is_ok(), "{level} to {to}, {knows:04b}: {:?}", assembly.start);
+            let found = assembly.geometry.as_ref().map(Geometry::level);
+            let expected = if only_who_goes_knows { (level, 1) } else { (to, 0) };
+            assert_eq!((found, assembly.degraded), (Some(expected.0), expected.1), "{knows:04b}");
+        }
     }
 }
 
