@@ -426,7 +426,8 @@ impl Membership {
         }
     }
 
-    /// A cut while the array grew, or lost a parity, leaves members of which some say so and some do not: the freshest is right.
+    /// A cut while the array grew, or lost a parity, leaves members of which some say so and some do not: the freshest is
+    /// right.
     pub(crate) fn agree_on_shape(&mut self) {
         let freshest = self.members.iter().max_by_key(|member| member.superblock.events());
         let Some(freshest) = freshest.map(|member| member.superblock.clone()) else { return };

@@ -44,12 +44,8 @@ pub(crate) fn create(lab: &Lab, options: &str, members: &str) {
     lab.run(&format!("create data --assume-clean {options} {members}")).ok();
 }
 
-/// Fills an array, and leaves it in the midst of a reshape, with something written on either side meanwhile.
-pub(crate) fn half_done(lab: &Lab, options: &str, members: &str, wish: &str) -> Vec<u8> {
-    create(lab, options, members);
-    let server = lab.serve_data(&format!("--shards 2 --sync-speed-max 2000 {members}"));
-    let mut bytes = pattern(7, lab.detail()["array_bytes"].as_u64().unwrap() as usize);
-    lab.fill(&server, &bytes);
+/// Has a served array reshaped. Of one that becomes smaller clients are left what is left, and no more of `bytes`.
+fn begin(lab: &Lab, wish: &str, bytes: &mut Vec<u8>) {
     let mut begun = lab.run(&format!("grow data {wish}"));
     if let Some((_, size)) = begun.err.split_once("--array-size ") {
         let size = size.split('`').next().unwrap();
@@ -59,6 +55,28 @@ pub(crate) fn half_done(lab: &Lab, options: &str, members: &str, wish: &str) -> 
     }
     let begun = begun.ok();
     assert!(begun.out.contains("it is becoming"), "{begun:?}");
+}
+
+/// Asks for what is refused: that is told in these words, and the array stays as it is.
+pub(crate) fn refused(lab: &Lab, wish: &str, says: &str) {
+    let before = lab.detail();
+    let ran = lab.run(&format!("grow data {wish}"));
+    assert_eq!(ran.code, 1, "{wish}: {ran:?}");
+    let is_told = ran.err.contains(says) && ran.err.contains("nothing was changed");
+    assert!(is_told, "{wish}: {ran:?}");
+    let after = lab.detail();
+    for what in ["level", "layout", "chunk_bytes", "raid_devices", "array_bytes"] {
+        assert_eq!(before[what], after[what], "{wish}");
+    }
+}
+
+/// Fills an array, and leaves it in the midst of a reshape, with something written on either side meanwhile.
+pub(crate) fn half_done(lab: &Lab, options: &str, members: &str, wish: &str) -> Vec<u8> {
+    create(lab, options, members);
+    let server = lab.serve_data(&format!("--shards 2 --sync-speed-max 2000 {members}"));
+    let mut bytes = pattern(7, lab.detail()["array_bytes"].as_u64().unwrap() as usize);
+    lab.fill(&server, &bytes);
+    begin(lab, wish, &mut bytes);
     lab.until("some of it", |shown| shown["sync"]["done_bytes"].as_u64() > Some(2 << 20));
     let front = pattern(8, 4 * MIB);
     lab.fill(&server, &front);
@@ -239,37 +257,43 @@ fn an_array_that_the_kernel_makes_smaller_is_made_so_here() {
     md.agrees(&lab, "m0 m1 m2", &bytes);
 }
 
+/// Kills the server thrice while an array is reshaped: what was answered is there each time, and in the end.
+pub(crate) fn survives_cuts((options, members, wish): (&str, &str, &str)) {
+    let lab = lab();
+    let all = all(members, wish);
+    create(&lab, options, members);
+    let mut server = lab.serve_data(&format!("--shards 2 --sync-speed-max 1500 {members}"));
+    let mut bytes = pattern(7, lab.detail()["array_bytes"].as_u64().unwrap() as usize);
+    lab.fill(&server, &bytes);
+    begin(&lab, wish, &mut bytes);
+    for round in 0..3u64 {
+        let moved = lab.detail()["sync"]["done_bytes"].as_u64().unwrap_or(0);
+        lab.until("more of it", |shown| {
+            shown["sync"]["done_bytes"].as_u64().is_none_or(|done| done > moved)
+        });
+        let front = pattern(round, 2 * MIB);
+        lab.fill(&server, &front);
+        bytes[..front.len()].copy_from_slice(&front);
+        server.kill();
+        let examined = lab.run("examine m0").ok();
+        assert!(examined.out.contains("Reshape pos'n"), "{wish}, round {round}: {examined:?}");
+        server = lab.serve_data(&format!("--shards 2 --sync-speed-max 1500 {all}"));
+        assert!(lab.contents(&server)[..bytes.len()] == bytes, "{wish}, round {round}");
+    }
+    lab.run("set data sync_speed_max=0").ok();
+    lab.run("wait data").ok();
+    let read = lab.contents(&server);
+    assert!(read == lengthened(bytes, read.len()), "{wish}");
+    server.stop();
+}
+
 #[test]
 fn a_cut_at_any_moment_leaves_all_that_was_answered() {
-    let (options, members) = ("-l5 -c64", "m0 m1 m2");
+    let made = ("-l5 -c64", "m0 m1 m2");
     for wish in ["--raid-devices 4 m3", "--raid-devices 5 --level 6 m3 m4"] {
-        let lab = lab();
-        create(&lab, options, members);
-        let mut server = lab.serve_data(&format!("--shards 2 --sync-speed-max 1500 {members}"));
-        let mut bytes = pattern(7, lab.detail()["array_bytes"].as_u64().unwrap() as usize);
-        lab.fill(&server, &bytes);
-        lab.run(&format!("grow data {wish}")).ok();
-        for round in 0..3u64 {
-            let moved = lab.detail()["sync"]["done_bytes"].as_u64().unwrap_or(0);
-            lab.until("more of it", |shown| {
-                shown["sync"]["done_bytes"].as_u64().is_none_or(|done| done > moved)
-            });
-            let front = pattern(round, 2 * MIB);
-            lab.fill(&server, &front);
-            bytes[..front.len()].copy_from_slice(&front);
-            server.kill();
-            let examined = lab.run("examine m0").ok();
-            assert!(examined.out.contains("Reshape pos'n"), "{wish}, round {round}: {examined:?}");
-            let all = all(members, wish);
-            server = lab.serve_data(&format!("--shards 2 --sync-speed-max 1500 {all}"));
-            assert!(lab.contents(&server)[..bytes.len()] == bytes, "{wish}, round {round}");
-        }
-        lab.run("set data sync_speed_max=0").ok();
-        lab.run("wait data").ok();
-        let read = lab.contents(&server);
-        assert!(read == lengthened(bytes, read.len()), "{wish}");
-        server.stop();
+        survives_cuts((made.0, made.1, wish));
     }
+    survives_cuts(("-l6 -c64", "m0 m1 m2 m3 m4", "--raid-devices 4"));
 }
 
 /// What would be lost: a disk that was taken out, and may have been kept for a reason.
@@ -331,19 +355,7 @@ fn a_member_of_another_array_does_not_end_a_reshape() {
 #[test]
 fn what_cannot_be_reshaped_is_refused_and_stays_as_it_is() {
     let lab = lab();
-    let refused = |wish: &str, says: &str| {
-        let before = lab.detail();
-        let ran = lab.run(&format!("grow data {wish}"));
-        assert_eq!(ran.code, 1, "{wish}: {ran:?}");
-        assert!(
-            ran.err.contains(says) && ran.err.contains("nothing was changed"),
-            "{wish}: {ran:?}"
-        );
-        let after = lab.detail();
-        for what in ["level", "layout", "chunk_bytes", "raid_devices", "array_bytes"] {
-            assert_eq!(before[what], after[what], "{wish}");
-        }
-    };
+    let refused = |wish: &str, says: &str| refused(&lab, wish, says);
     create(&lab, "-l5 -c64", "m0 m1 m2");
     let server = lab.serve_data("--shards 1 m0 m1 m2");
     refused("--chunk 128K", "--shards 2");

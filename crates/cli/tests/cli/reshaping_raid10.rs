@@ -2,7 +2,9 @@
 //! while it is served; wherever it is left, it goes on here or in the kernel, and all bytes are there; what Linux's md
 //! refuses is refused, and changes nothing.
 
-use crate::reshaping::{WITHOUT_SPARE, all, create, half_done, kept, lab, lengthened};
+use crate::reshaping::{
+    WITHOUT_SPARE, all, create, half_done, kept, lab, lengthened, refused, survives_cuts,
+};
 use crate::support::md::Md;
 use crate::support::{Lab, pattern};
 
@@ -28,18 +30,7 @@ fn is_finished_by_the_kernel(
     bytes: &[u8],
     what: &str,
 ) {
-    let without_spare = spare.map_or("", |_| WITHOUT_SPARE);
-    let script = format!(
-        "quietly mdadm --assemble /dev/md0 ${{devices[@]}}
-         settle
-         {without_spare}
-         dump $dir/dump
-         matches
-         quietly mdadm --stop /dev/md0
-         healthy"
-    );
-    md.play(lab, members, &script);
-    let dump = lab.read("dump");
+    let (_, dump) = md.ends(lab, members, spare.map_or("", |_| WITHOUT_SPARE));
     let same = dump.iter().zip(bytes).take_while(|(one, other)| one == other).count();
     assert_eq!(same, bytes.len(), "{what}: the kernel reads otherwise");
 }
@@ -125,50 +116,13 @@ fn a_reshape_that_the_kernel_began_is_carried_on() {
 
 #[test]
 fn a_cut_at_any_moment_leaves_all_that_was_answered() {
-    for (options, members, wish) in [RESHAPES[1], RESHAPES[4], RESHAPES[6]] {
-        let lab = lab();
-        create(&lab, options, members);
-        let mut server = lab.serve_data(&format!("--shards 2 --sync-speed-max 2000 {members}"));
-        let mut bytes = pattern(7, lab.detail()["array_bytes"].as_u64().unwrap() as usize);
-        lab.fill(&server, &bytes);
-        lab.run(&format!("grow data {wish}")).ok();
-        for round in 0..3u64 {
-            let moved = lab.detail()["sync"]["done_bytes"].as_u64().unwrap_or(0);
-            lab.until("more of it", |shown| {
-                shown["sync"]["done_bytes"].as_u64().is_none_or(|done| done > moved)
-            });
-            let front = pattern(round, 2 * MIB);
-            lab.fill(&server, &front);
-            bytes[..front.len()].copy_from_slice(&front);
-            server.kill();
-            let examined = lab.run("examine m0").ok();
-            assert!(examined.out.contains("Reshape pos'n"), "{wish}, round {round}: {examined:?}");
-            let all = all(members, wish);
-            server = lab.serve_data(&format!("--shards 2 --sync-speed-max 2000 {all}"));
-            assert!(lab.contents(&server)[..bytes.len()] == bytes, "{wish}, round {round}");
-        }
-        lab.run("set data sync_speed_max=0").ok();
-        lab.run("wait data").ok();
-        let read = lab.contents(&server);
-        assert!(read == lengthened(bytes, read.len()), "{wish}");
-        server.stop();
-    }
+    [RESHAPES[1], RESHAPES[4], RESHAPES[6]].into_iter().for_each(survives_cuts);
 }
 
 #[test]
 fn what_linux_does_not_reshape_is_refused_and_stays_as_it_is() {
     let lab = lab();
-    let refused = |wish: &str, says: &str| {
-        let before = lab.detail();
-        let ran = lab.run(&format!("grow data {wish}"));
-        assert_eq!(ran.code, 1, "{wish}: {ran:?}");
-        let is_told = ran.err.contains(says) && ran.err.contains("nothing was changed");
-        assert!(is_told, "{wish}: {ran:?}");
-        let after = lab.detail();
-        for what in ["level", "layout", "chunk_bytes", "raid_devices", "array_bytes"] {
-            assert_eq!(before[what], after[what], "{wish}");
-        }
-    };
+    let refused = |wish: &str, says: &str| refused(&lab, wish, says);
     create(&lab, "-l10 -c64", "m0 m1 m2 m3");
     let server = lab.serve_data("--shards 2 m0 m1 m2 m3");
     refused("--layout f2", "far copies");

@@ -10,6 +10,9 @@ use lapstrake_geometry::{Raid10, Sector, Sectors, Slot};
 /// always enough.
 const TRIED_MAX: u64 = 4;
 
+/// So many places are looked at to tell; a RAID10 of hundreds of members to that of one more is not reshaped.
+const PLACES_MAX: u64 = 1 << 20;
+
 /// A reshape of this geometry to that one, by how many sectors members' data moves, and whether it is from the end on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Raid10Reshape<'a> {
@@ -70,6 +73,10 @@ impl Raid10Reshape<'_> {
     fn never_stops(&self) -> bool {
         let repeats = lcm(repeats(self.before), repeats(self.after));
         let end = repeats.min(self.after.array_sectors().0);
+        let places = end / self.after.chunk().0 * u64::from(self.after.raid_disks());
+        if places > PLACES_MAX {
+            return false;
+        }
         let mut chunks = (0..end).step_by(self.after.chunk().0 as usize);
         match self.is_backwards {
             true => chunks.all(|at| self.reach(at + self.after.chunk().0) <= at),

@@ -13,6 +13,7 @@ mod membership;
 mod mirror;
 mod parts;
 mod random;
+mod reshape;
 mod ring;
 mod scrub;
 mod shape;

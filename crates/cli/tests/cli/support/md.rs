@@ -93,6 +93,14 @@ impl Md {
 
     /// As [`Md::agrees`], once it has done what was left to do; then a script, for what it prints.
     pub fn finishes(&mut self, lab: &Lab, members: &str, bytes: &[u8], script: &str) -> String {
+        let (said, dump) = self.ends(lab, members, script);
+        assert!(dump == bytes, "{members}: the kernel reads otherwise");
+        said
+    }
+
+    /// The kernel does what was left to do, then a script, and leaves members whole and clean, all copies right: what the
+    /// script printed, and what the kernel reads.
+    pub fn ends(&mut self, lab: &Lab, members: &str, script: &str) -> (String, Vec<u8>) {
         let script = format!(
             "quietly mdadm --assemble /dev/md0 ${{devices[@]}}
              settle
@@ -102,9 +110,7 @@ impl Md {
              quietly mdadm --stop /dev/md0
              healthy"
         );
-        let said = self.play(lab, members, &script);
-        assert!(lab.read("dump") == bytes, "{members}: the kernel reads otherwise");
-        said
+        (self.play(lab, members, &script), lab.read("dump"))
     }
 }
 

@@ -1,0 +1,156 @@
+//! The promises of another geometry, told as stories: what is stable before shards go by it, and who may fail meanwhile.
+
+use crate::story::{Story, superblocks};
+use lapstrake_engine::*;
+use lapstrake_geometry::{Config, Geometry, Layout, Level, ParityLayout, Sector, Sectors, Slot};
+
+/// By so much data moves, and so much less of each member is used.
+const SHIFT: Sectors = Sectors(2048);
+
+fn config(story: &Story, level: Level, layout: Layout, raid_disks: u16) -> Config {
+    let like = story.supervisor.members().next().unwrap().0;
+    let (chunk, component) = (like.chunk(), like.component());
+    Config { level, layout, chunk, raid_disks, component, member_sizes: Vec::new() }
+}
+
+fn becomes(story: &Story, before: &Config, after: &Config, data_move: DataMove) -> NewGeometry {
+    let mut superblock = story.supervisor.members().next().unwrap().0.clone();
+    superblock.set_geometry(after);
+    superblock.set_component(after.component);
+    let [before, geometry] = [before, after].map(|config| Geometry::new(config).unwrap());
+    NewGeometry { geometry, before, superblock, data_move }
+}
+
+/// A RAID5 of four that is about to become one of three, as all superblocks say.
+fn begun() -> Story {
+    let mut story = Story::new(Level::Raid5, 4, false);
+    let layout = Layout::Parity(ParityLayout::LeftSymmetric);
+    let cut = |raid_disks| {
+        let config = config(&story, Level::Raid5, layout, raid_disks);
+        Config { component: config.component - SHIFT, ..config }
+    };
+    let data_move = DataMove::Moves { shift: SHIFT.0 as i64, is_backwards: true };
+    let to = becomes(&story, &cut(4), &cut(3), data_move);
+    let (now, left) = (story.now, to.geometry.array_sectors());
+    assert!(!story.supervisor.handle_reshape(now, to.clone()), "clients use more");
+    assert!(story.supervisor.handle_usable(now, Some(left)));
+    story.drain();
+    assert!(!story.supervisor.handle_reshape(now, to.clone()), "shards have not heard of less");
+    story.notice(Notice::ShapeHeard);
+    assert!(story.supervisor.handle_reshape(now, to));
+    story.drain();
+    story.settle();
+    assert!(story.supervisor.is_reshape_wanted());
+    let (before, after) = story.supervisor.begin_reshape(now).expect("members are fit for it");
+    assert_eq!((before.geometry.raid_disks(), after.geometry.raid_disks()), (4, 3));
+    let slots = |of: &ShardGeometry| of.places.iter().map(|place| place.slot).collect::<Vec<_>>();
+    assert_eq!(slots(&before), [0, 1, 2, 3].map(|slot| Some(Slot(slot))));
+    assert_eq!(slots(&after)[3], None, "the last member holds nothing of the new geometry");
+    story.drain();
+    story.settle();
+    story
+}
+
+fn position(story: &Story) -> Option<Sector> {
+    story.supervisor.frontier().map(|frontier| frontier.position)
+}
+
+/// Moves all, until superblocks are on their way that tell of no reshape.
+fn all_moved() -> Story {
+    let mut story = begun();
+    while story.pending.is_empty() || superblocks(&story.pending)[0].1.reshape().is_some() {
+        match story.pending.is_empty() {
+            true => assert!(story.sync_one(), "there is more to move"),
+            false => {
+                let write = story.pending.remove(0);
+                story.end(&write, true);
+            }
+        }
+    }
+    story
+}
+
+fn events(story: &mut Story) -> Vec<Event> {
+    std::iter::from_fn(|| story.supervisor.poll_event()).collect()
+}
+
+#[test]
+fn shards_go_by_what_was_moved_when_every_member_says_so() {
+    let mut story = begun();
+    let end = position(&story);
+    assert_eq!(end, Some(Sector(story.supervisor.geometry().array_sectors().0)));
+    let (start, _) = story.sync_next().expect("a window");
+    assert_eq!(superblocks(&story.pending).len(), 4);
+    for (_, sb) in superblocks(&story.pending) {
+        assert_eq!(sb.reshape().map(|reshape| reshape.position), Some(Sector(start)));
+    }
+    let last = story.pending.pop().unwrap();
+    story.settle();
+    assert_eq!(position(&story), end, "one member does not say it yet");
+    assert!(!story.supervisor.is_frontier_recorded());
+    assert_eq!(story.sync_next(), None, "the next window waits for that, too");
+    story.end(&last, true);
+    assert_eq!(position(&story), Some(Sector(start)));
+    assert!(story.supervisor.is_frontier_recorded());
+}
+
+/// What would be lost: every write from then on, though one member of three may be missing.
+#[test]
+fn one_that_fails_once_all_was_moved_is_survived_without_who_leaves() {
+    let mut story = all_moved();
+    let leaves = MemberId(3);
+    assert_eq!(story.supervisor.state(leaves).0, DiskState::Spare);
+    assert!(!story.supervisor.handle_remove(story.now, leaves), "shards use it yet");
+    story.notice(Notice::Failed(MemberId(0)));
+    let told = events(&mut story);
+    assert!(told.contains(&Event::MemberFailed(MemberId(0), DiskState::InSync)), "{told:?}");
+    assert!(!told.iter().any(|event| matches!(event, Event::Broken(_))), "{told:?}");
+    story.settle();
+    assert!(story.supervisor.has_geometry_to_tell());
+    story.supervisor.reshape_told(story.now);
+    story.drain();
+    assert!(events(&mut story).contains(&Event::ShapeChanged));
+    let (state, slot, _) = story.supervisor.state(leaves);
+    assert_eq!((state, slot), (DiskState::Recovering, Some(Slot(0))));
+}
+
+#[test]
+fn one_that_fails_before_that_takes_who_leaves_with_it() {
+    let mut story = begun();
+    story.sync_one();
+    story.settle();
+    story.notice(Notice::Failed(MemberId(0)));
+    story.settle();
+    assert!(!story.supervisor.handle_fail(story.now, MemberId(3)), "it holds what was not moved");
+    assert_eq!(story.supervisor.state(MemberId(3)).0, DiskState::InSync);
+}
+
+#[test]
+fn a_parity_is_left_out_when_every_member_says_that_it_is_none() {
+    let story = Story::new(Level::Raid6, 4, false);
+    let layout = |layout| Layout::Parity(layout);
+    let before = config(&story, Level::Raid6, layout(ParityLayout::LeftSymmetric6), 4);
+    let after = config(&story, Level::Raid5, layout(ParityLayout::LeftSymmetric), 3);
+    let mut records = story.records();
+    records.iter_mut().for_each(|record| record.superblock.set_geometry(&before));
+    let mut story = Story { geometry: Geometry::new(&before).unwrap(), ..story };
+    story.restart(records);
+    let to = becomes(&story, &before, &after, DataMove::Stays);
+    assert!(story.supervisor.handle_reshape(story.now, to));
+    story.drain();
+    story.settle();
+    assert!(story.supervisor.begin_reshape(story.now).is_none(), "nothing is moved");
+    story.drain();
+    let written = superblocks(&story.pending);
+    assert_eq!(written.len(), 4);
+    for (_, sb) in &written {
+        assert_eq!((sb.level(), sb.raid_disks()), (Some(Level::Raid5), 3));
+        assert_eq!(sb.reshape(), None);
+    }
+    let last = story.pending.pop().unwrap();
+    story.settle();
+    assert!(!story.supervisor.has_geometry_to_tell(), "one member does not say it yet");
+    story.end(&last, true);
+    assert!(story.supervisor.has_geometry_to_tell());
+    assert_eq!(story.supervisor.state(MemberId(3)).0, DiskState::Spare);
+}
