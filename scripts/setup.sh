@@ -16,6 +16,7 @@ tests=(
     patchelf                                          # that of other Debian releases: scripts/judges.sh
     make flex bison bc xz-utils                       # a kernel with all of md: make judge
     nbdkit libnbd-bin python3-libnbd qemu-utils       # NBD clients and servers of others
+    ewf-tools                                         # forensic disk images
     openssl python3                                   # certificates for TLS; many NBD clients that are killed
     qemu-system-x86                                   # virtual machines with arrays as disks
     fuse3 libfuse3-dev util-linux mount               # FUSE

@@ -247,17 +247,17 @@ pub fn describe_at(spec: &MemberSpec, found: &Findings) -> String {
     describe(found) + &next.or(as_file).unwrap_or_default()
 }
 
-/// QEMU's name of the format, if it is a disk image in one of its own: what is in it was not looked at.
+/// The format, by QEMU's name if QEMU reads it, of a disk image in one of its own: what is in it was not looked at.
 #[must_use]
 pub fn image_format(found: &Findings) -> Option<&'static str> {
     found.all.iter().find_map(|finding| match finding {
-        Finding::Foreign { kind, .. } => qemu_format(*kind),
+        Finding::Foreign { kind, .. } => format_name(*kind),
         _ => None,
     })
 }
 
-/// What QEMU calls a format of disk images.
-fn qemu_format(kind: Foreign) -> Option<&'static str> {
+/// What QEMU calls a format of disk images, or who reads it in its place.
+fn format_name(kind: Foreign) -> Option<&'static str> {
     Some(match kind {
         Foreign::Qcow => "qcow2",
         Foreign::Qed => "qed",
@@ -265,19 +265,28 @@ fn qemu_format(kind: Foreign) -> Option<&'static str> {
         Foreign::Vdi => "vdi",
         Foreign::Vhdx => "vhdx",
         Foreign::Vhd => "vpc",
+        Foreign::Ewf => EWF,
         Foreign::Parallels => "parallels",
         Foreign::Dmg => "dmg",
         _ => return None,
     })
 }
 
+/// Forensic images, of which QEMU knows nothing.
+const EWF: &str = "ewf";
+
 /// The commands by which others' tools show what is in an image as a file.
 fn as_file(image: &Path, format: &str) -> String {
     let mut directory = image.as_os_str().to_owned();
     directory.push(".raw");
     let (image, directory) = (quoted_path(image), quoted_path(directory));
+    let shows = match format {
+        EWF => format!("ewfmount {image} {directory}"),
+        _ => format!(
+            "nbdfuse -r {directory} --socket-activation qemu-nbd --read-only --format {format} {image} &"
+        ),
+    };
     format!(
-        "; what is in it is shown as a file by `mkdir {directory} && nbdfuse -r {directory} --socket-activation qemu-nbd \
-         --read-only --format {format} {image} &`, then `lapstrake scan {directory}`"
+        "; what is in it is shown as a file by `mkdir {directory} && {shows}`, then `lapstrake scan {directory}`"
     )
 }

@@ -152,3 +152,30 @@ fn images_in_other_formats_are_shown_as_files_by_what_is_proposed() {
     lab.serve("m0.qcow2.raw/nbd#1 m1.raw/m1#1 --overlay cow").stop();
     drop((qcow, split));
 }
+
+#[test]
+fn a_forensic_image_is_shown_as_a_file_by_what_is_proposed() {
+    let what = "forensic disk images";
+    if !exists("/dev/fuse") {
+        return not_run(what, "there is no /dev/fuse");
+    }
+    if let Some(lacking) = ["ewfacquirestream", "ewfmount"].iter().find(|it| !installed(it)) {
+        return not_run(what, &format!("{lacking} is not installed"));
+    }
+    let lab = disks("-l1 -n2 --spare-devices 1");
+    lab.run("cat m1#1 -o right").ok();
+    let acquire =
+        "ewfacquirestream -q -t image -C c -D d -e e -E 1 -N n -m fixed -M physical -c none <m0";
+    let status = lab.command("sh").args(["-c", acquire]).output().unwrap().status;
+    assert!(status.success(), "{acquire}");
+    let refused = lab.run("create other -l1 --assume-clean image.E01 missing");
+    assert!(refused.code == 1 && refused.err.contains("a forensic disk image"), "{refused:?}");
+    let ran = lab.run("scan image.E01").ok();
+    let line = ran.out.split('`').nth(1).unwrap_or_else(|| panic!("{ran:?}"));
+    let mounted = shown(&lab, line, "image.E01.raw", "image.E01.raw/ewf1");
+    let ran = lab.run("scan image.E01.raw m1").ok();
+    assert!(ran.out.contains("lapstrake serve image.E01.raw/ewf1#1 m1#1"), "{ran:?}");
+    lab.run("cat image.E01.raw/ewf1#1 m1#1 -o out").ok();
+    assert!(lab.read("out") == lab.read("right"));
+    drop(mounted);
+}

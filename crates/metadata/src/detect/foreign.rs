@@ -51,6 +51,7 @@ pub enum Foreign {
     Vdi,
     Vhdx,
     Vhd,
+    Ewf,
     Parallels,
     Dmg,
     Overlay,
@@ -102,6 +103,7 @@ impl fmt::Display for Foreign {
             Self::Vdi => "a disk image in VDI format",
             Self::Vhdx => "a disk image in VHDX format",
             Self::Vhd => "a disk image in VHD format",
+            Self::Ewf => "a forensic disk image (E01)",
             Self::Parallels => "a disk image in Parallels format",
             Self::Dmg => "a disk image in DMG format",
             Self::Overlay => "an overlay of Lapstrake's, with what was written to an array",
@@ -110,7 +112,7 @@ impl fmt::Display for Foreign {
 }
 
 /// What is recognised by some bytes at one place.
-const SIGNATURES: [(Foreign, u64, &[u8]); 65] = [
+const SIGNATURES: [(Foreign, u64, &[u8]); 66] = [
     (Foreign::Xfs, 0, b"XFSB"),
     (Foreign::Btrfs, 0x10040, b"_BHRfS_M"),
     (Foreign::ReiserFs, 0x10034, b"ReIsErFs"),
@@ -176,6 +178,7 @@ const SIGNATURES: [(Foreign, u64, &[u8]); 65] = [
     (Foreign::Vmdk, 0, b"# Disk DescriptorFile"),
     (Foreign::Vdi, 64, &[0x7f, 0x10, 0xda, 0xbe]),
     (Foreign::Vhdx, 0, b"vhdxfile"),
+    (Foreign::Ewf, 0, b"EVF\x09\x0d\x0a\xff\0"),
     // A dynamic one.
     (Foreign::Vhd, 0, b"conectix"),
     (
