@@ -163,12 +163,21 @@ fn resize(args: &Args) -> Outcome {
     Ok(Exit::Done)
 }
 
-fn reshape(args: &Args) -> Outcome {
-    let Args { target, raid_devices, level, chunk, layout, .. } = args;
+fn add_members(args: &Args) -> Result<(), Failure> {
     for spec in &args.members {
         let member = members::absolute(spec)?;
         let (force, write_mostly, re_add) = (args.force, false, false);
-        let _: Added = target.ask(&Request::Add { member, force, write_mostly, re_add })?;
+        let _: Added = args.target.ask(&Request::Add { member, force, write_mostly, re_add })?;
+    }
+    Ok(())
+}
+
+fn reshape(args: &Args) -> Outcome {
+    let Args { target, raid_devices, level, chunk, layout, .. } = args;
+    // A level without redundancy takes in nobody.
+    let is_added_later = matches!(target.detail(None)?.level.as_str(), "raid0" | "linear");
+    if !is_added_later {
+        add_members(args)?;
     }
     let asked = target.ask(&Request::Reshape {
         raid_devices: *raid_devices,
@@ -176,7 +185,7 @@ fn reshape(args: &Args) -> Outcome {
         chunk_bytes: *chunk,
         layout: layout.clone(),
     });
-    if asked.is_err() {
+    if asked.is_err() && !is_added_later {
         for spec in &args.members {
             errln!(
                 "{spec}: is a spare of {} now; `lapstrake remove {} {}` takes it out",
@@ -187,6 +196,9 @@ fn reshape(args: &Args) -> Outcome {
         }
     }
     let Grown { changed } = asked?;
+    if is_added_later {
+        add_members(args)?;
+    }
     let goal = *level;
     let Detail { level, layout, chunk_bytes, raid_devices, reshape, .. } = target.detail(None)?;
     let (level, layout, chunk_bytes, raid_devices) = match reshape {

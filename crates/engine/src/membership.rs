@@ -426,14 +426,13 @@ impl Membership {
         }
     }
 
-    /// A cut while the array grew, or lost a parity, leaves members of which some say so and some do not: the freshest is
-    /// right.
+    /// A cut while the array grew, or was taken over by another level, leaves members of which some say so and some do not:
+    /// the freshest is right.
     pub(crate) fn agree_on_shape(&mut self) {
         let freshest = self.members.iter().max_by_key(|member| member.superblock.events());
         let Some(freshest) = freshest.map(|member| member.superblock.clone()) else { return };
         for member in &mut self.members {
-            member.superblock.set_component(freshest.component());
-            member.superblock.take_geometry(&freshest, 0);
+            member.superblock.be_taken_over_by(&freshest);
         }
     }
 
@@ -563,7 +562,7 @@ impl Supervisor {
     pub fn handle_remove(&mut self, now: Time, member: MemberId) -> bool {
         let state = self.members.get(member).state;
         // Shards may use one yet that has no slot after a reshape.
-        let is_let_go = state == DiskState::Spare && self.is_reshape_to_settle();
+        let is_let_go = self.members.get(member).slot.is_none() && self.is_reshape_to_settle();
         if is_let_go || !matches!(state, DiskState::Faulty | DiskState::Spare) {
             return state == DiskState::Removed;
         }

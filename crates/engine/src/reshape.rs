@@ -30,6 +30,8 @@ use core::ops::Range;
 use lapstrake_geometry::{Geometry, Parity, Sector, Slot};
 use lapstrake_metadata::{Role, Superblock};
 use raid10::Raid10Reshape;
+pub(crate) use step::slot_in;
+use step::slot_of_parity;
 
 /// The most of the array that is moved in one go: writes there wait for it.
 const WINDOW_SECTORS: u64 = (16 << 20) / 512;
@@ -345,6 +347,7 @@ impl Supervisor {
         let shift = to.data_move.shift();
         let (old, new) = (self.geometry.raid_disks(), to.geometry.raid_disks());
         let spares = self.members.iter().filter(|m| m.state() == DiskState::Spare).count();
+        let needed = if takes_spares(to) { new.saturating_sub(old) } else { 0 };
         let is_logged = |m: &Member| m.superblock().has_journal() || m.superblock().has_ppl();
         let is_unfit = |m: &Member| m.is_incomplete() || m.log().has_bad_blocks() || is_logged(m);
         let lacks_room = |m: &Member| {
@@ -353,11 +356,28 @@ impl Supervisor {
         };
         let mut present = self.members.iter().filter(|m| m.is_present());
         keeps_up(&to.before, &to.geometry, to.data_move)
-            && spares >= usize::from(new.saturating_sub(old))
-            && !self.is_degraded()
+            && spares >= usize::from(needed)
+            && !self.lacks_data()
             && self.resync_from().is_none()
             && to.geometry.array_sectors() >= self.usable()
             && !present.any(|m| is_unfit(m) || lacks_room(m))
+    }
+
+    /// Whether a slot of data, or of parity that takes turns with data, lacks a member in sync.
+    #[must_use]
+    pub fn lacks_data(&self) -> bool {
+        let idle = slot_of_parity(&self.geometry);
+        let mut slots =
+            (0..self.geometry.raid_disks()).map(Slot).filter(|&slot| Some(slot) != idle);
+        slots.any(|slot| self.members.serving(Some(slot)).is_none())
+    }
+
+    /// Whether anything stands in for data, so that a write may leave it half done. A RAID0 that goes by a level of parity for
+    /// a while lacks that.
+    pub(crate) fn has_stand_ins(&self) -> bool {
+        let is_there = |slot| self.members.iter().any(|m| m.is_present() && m.slot() == Some(slot));
+        let parity = slot_of_parity(&self.geometry);
+        self.geometry.level().has_redundancy() && parity.is_none_or(is_there)
     }
 
     /// Where the geometries meet, as superblocks say it, if the array is being reshaped.
@@ -417,13 +437,16 @@ impl Supervisor {
         reshape.begin(&to);
         self.geometry = to.before.clone();
         let before = self.shard_geometry();
-        self.members.begin_reshape(&to);
+        match to.data_move {
+            DataMove::Stays => self.members.take_over(&to),
+            DataMove::Moves { .. } => self.members.begin_reshape(&to),
+        }
+        if to.geometry.level().has_redundancy() && !to.before.level().has_redundancy() {
+            self.safe_mode.begin_state();
+        }
         let sizes = [&to.before, &to.geometry].map(Geometry::array_sectors);
         self.usable.on_record(sizes[0].min(sizes[1]));
         self.geometry = to.geometry;
-        if to.data_move == DataMove::Stays {
-            self.members.end_reshape();
-        }
         self.updates.request();
         self.act(now);
         (to.data_move != DataMove::Stays).then(|| (before, self.shard_geometry()))
@@ -438,16 +461,8 @@ impl Supervisor {
     /// Every shard has taken the array's geometry.
     pub fn reshape_told(&mut self, now: Time) {
         assert!(self.has_geometry_to_tell(), "it has ended on record");
-        let reshape = self.reshape.take();
-        match reshape.as_ref().map(|reshape| (&reshape.before, &self.geometry)) {
-            Some((Geometry::Parity(old), Geometry::Parity(new))) => {
-                self.scheduler.change_unit(old.stripe_data().0, new.stripe_data().0);
-            }
-            Some((Geometry::Raid10(old), Geometry::Raid10(new))) => {
-                self.scheduler.change_unit(old.chunk().0, new.chunk().0);
-            }
-            _ => {}
-        }
+        self.reshape = None;
+        self.scheduler.fit_span(owned_unit(&self.geometry));
         self.usable.on_record(self.geometry.array_sectors());
         self.events.push_back(Event::Resized(self.usable()));
         self.events.push_back(Event::ShapeChanged);
@@ -531,6 +546,11 @@ impl Shard {
     }
 }
 
+/// Whether slots that come to an array are filled at once.
+fn takes_spares(to: &NewGeometry) -> bool {
+    to.data_move != DataMove::Stays || matches!(to.geometry, Geometry::Linear(_))
+}
+
 /// Whether what is written never comes upon what was not moved yet, to the array's end: where there are fewer members for
 /// data, it is written from the end on, at least a chunk further on.
 fn keeps_up(before: &Geometry, after: &Geometry, data_move: DataMove) -> bool {
@@ -544,6 +564,16 @@ fn keeps_up(before: &Geometry, after: &Geometry, data_move: DataMove) -> bool {
             Raid10Reshape { before, after, shift, is_backwards }.is_possible()
         }
         _ => false,
+    }
+}
+
+/// Sectors of the array that one shard is to own as a whole.
+pub(crate) fn owned_unit(geometry: &Geometry) -> u64 {
+    match geometry {
+        Geometry::Parity(parity) => parity.stripe_data().0,
+        Geometry::Raid0(raid0) => raid0.chunk().0,
+        Geometry::Raid10(raid10) => raid10.chunk().0,
+        Geometry::Linear(_) | Geometry::Mirror(_) => 8,
     }
 }
 

@@ -61,6 +61,11 @@ impl SafeMode {
         }
     }
 
+    /// The array has got redundancy, and shards were let write without asking.
+    pub(crate) fn begin_state(&mut self) {
+        self.want_active = true;
+    }
+
     /// All shards are quiet for good.
     pub(crate) fn stop(&mut self) {
         self.is_stopping = true;

@@ -1,6 +1,7 @@
 //! Sizes that every world that runs arrays chooses alike.
 
 use crate::journal::JOURNAL_PAGES;
+use crate::reshape::owned_unit;
 use crate::scratch::PAGE_BYTES;
 use crate::stripe::OP_SECTORS_MAX;
 use core::ops::RangeInclusive;
@@ -24,13 +25,7 @@ const CACHE_PAGES_MAX: u32 = (1 << 20) - 1 - BEHIND_PAGES - JOURNAL_PAGES;
 /// Sectors of the array that a shard is dealt in one go.
 #[must_use]
 pub fn span(geometry: &Geometry) -> Sectors {
-    let unit = match geometry {
-        Geometry::Parity(parity) => parity.stripe_data().0,
-        Geometry::Raid0(raid0) => raid0.chunk().0,
-        Geometry::Raid10(raid10) => raid10.chunk().0,
-        Geometry::Linear(_) | Geometry::Mirror(_) => 8,
-    };
-    Sectors(SPAN_SECTORS_MIN.next_multiple_of(unit))
+    Sectors(SPAN_SECTORS_MIN.next_multiple_of(owned_unit(geometry)))
 }
 
 /// Members that have pages in stripe caches: none on levels without redundancy. (Those with copies need them for

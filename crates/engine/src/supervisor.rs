@@ -20,7 +20,7 @@
 //! Invariants:
 //! - the superblocks say "active" before any shard is told so, and say "clean" only after every
 //!   shard has said, within one round of asking, that it rests;
-//! - levels without redundancy have no state to keep: their superblocks are never rewritten.
+//! - levels without redundancy have no state to keep: their superblocks are rewritten for what an operator asks for only.
 
 use crate::{
     bitmap_change::BitmapChange,
@@ -556,7 +556,7 @@ impl Supervisor {
             self.fail_journal(id);
             return true;
         }
-        if self.survives_without(id) && self.geometry.level().has_redundancy() {
+        if self.survives_without(id) {
             self.fail(id);
             self.events.push_back(Event::MemberFailed(id, was));
             return true;
@@ -580,8 +580,8 @@ impl Supervisor {
 
     /// Moves on: ends an update, and changes what waited for it.
     pub(crate) fn proceed(&mut self) {
-        if !self.geometry.level().has_redundancy() {
-            return self.orders.extend(self.safe_mode.answer_without_state());
+        if !self.geometry.level().has_redundancy() && self.reshape.is_none() {
+            self.orders.extend(self.safe_mode.answer_without_state());
         }
         self.end_update();
         self.change_bitmap();
@@ -593,9 +593,6 @@ impl Supervisor {
     /// Begins the update that is due, sends bitmap pages, then what is due of the update. Not as soon as each notice asks
     /// for it: what comes in one turn goes in one round. What superblocks say is looked at when their update begins.
     fn record(&mut self) {
-        if !self.geometry.level().has_redundancy() {
-            return;
-        }
         // At a stop one update says that it is clean and where the journal begins.
         if self.updates.is_idle() && !self.broken && !self.journal_end.is_emptying() {
             if self.safe_mode.wants_turn(self.is_active()) || self.updates.is_wanted() {

@@ -258,13 +258,11 @@ pub(crate) struct Facts {
     /// As a shell takes it, for commands that are proposed.
     pub name: String,
     pub has_control: bool,
-    pub redundant: bool,
     /// All writes go through one log: members have partial parity logs, or there is a journal.
     pub is_logged: bool,
     /// All writes go through the first shard: there is one such log, or copies may be left behind, for which a
     /// flush has to wait.
     pub has_one_writer: bool,
-    pub is_mirror: bool,
     pub cache: CacheTerms,
     /// At the start.
     pub geometry: Geometry,

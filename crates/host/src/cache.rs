@@ -3,8 +3,8 @@
 use lapstrake_array::start::StartPlan;
 use lapstrake_device::Member;
 use lapstrake_engine::{
-    BEHIND_PAGES, STRIPE_CACHE_SIZES, journal::JOURNAL_PAGES, stripe_cache_members,
-    stripe_cache_pages,
+    BEHIND_PAGES, STRIPE_CACHE_SIZE, STRIPE_CACHE_SIZES, journal::JOURNAL_PAGES,
+    stripe_cache_members, stripe_cache_pages,
 };
 use lapstrake_geometry::Geometry;
 use std::sync::Arc;
@@ -33,13 +33,17 @@ impl CacheTerms {
     }
 
     /// Those of an array with so many members.
-    pub(crate) fn with_members(self, members: u16) -> Self {
-        Self { members: members.into(), ..self }
+    pub(crate) fn with_members(self, members: u32) -> Self {
+        Self { members, ..self }
     }
 
-    /// What a wish comes to, pages of each member.
+    /// What a wish comes to, pages of each member. None was heard while the level had no stripe cache.
     pub(crate) fn size(self, wish: u32) -> u32 {
-        if self.members == 0 { 0 } else { wish.max(*STRIPE_CACHE_SIZES.start()) }
+        match (self.members, wish) {
+            (0, _) => 0,
+            (_, 0) => STRIPE_CACHE_SIZE,
+            _ => wish.max(*STRIPE_CACHE_SIZES.start()),
+        }
     }
 
     /// A shard's pages for such a size. Only the first has the journal.
@@ -48,9 +52,9 @@ impl CacheTerms {
         pages + if self.has_journal && is_first { JOURNAL_PAGES } else { 0 }
     }
 
-    /// What they may become.
+    /// What they may become, also of a level without a stripe cache, which may be taken over by one with.
     pub(crate) fn pages_most(self, is_first: bool) -> u32 {
-        self.pages(*STRIPE_CACHE_SIZES.end(), is_first)
+        self.with_members(self.members.max(1)).pages(*STRIPE_CACHE_SIZES.end(), is_first)
     }
 
     /// A shard's pages for writes that a write-mostly member may have later than they are answered.

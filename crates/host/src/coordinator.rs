@@ -575,7 +575,7 @@ impl CoordinatorRuntime {
         if !self.coordinator.flushed_at_the_end(runtime.now(), member, result >= 0) {
             let error = std::io::Error::from_raw_os_error(-result);
             let path = self.at_fault(runtime, Target::Member(member), result);
-            let mark = if self.facts.redundant { "; the array is left marked active" } else { "" };
+            let mark = if self.is_redundant() { "; the array is left marked active" } else { "" };
             error!(
                 member = path,
                 "{path}: cannot flush at the end: {error}; what it was given last may be lost{mark}; mend that, \
@@ -623,7 +623,7 @@ impl CoordinatorRuntime {
             detail.check_window = self.check_window.map(|window| window.to_string());
             self.bitmap_detail(supervisor, &mut detail);
             self.size_detail(supervisor, &mut detail);
-            degraded = supervisor.is_degraded() && self.facts.redundant;
+            degraded = supervisor.is_degraded() && self.is_redundant();
             detail.state =
                 vec![if supervisor.is_active() { ArrayState::Active } else { ArrayState::Clean }];
         }

@@ -1,6 +1,8 @@
 //! Superblocks of an array whose geometry is being changed, as ones of the array before and after, and made of these.
 
-use lapstrake_geometry::{Config, Layout, Level, ParityLayout, Sector, Sectors};
+use lapstrake_geometry::{
+    Config, Layout, Level, ParityLayout, Raid10Layout, Sector, Sectors, Slot,
+};
 
 use crate::{Role, Superblock, v1, v090};
 
@@ -107,35 +109,71 @@ impl Superblock {
         Some(this)
     }
 
-    /// Whether another array of these members has one parity less and all data where this one has it: a cut while that was
+    /// Whether another array of these members, of another level, has all data where this one has it: a cut while that was
     /// recorded leaves superblocks of both.
     #[must_use]
-    pub fn loses_a_parity_to(&self, other: &Self) -> bool {
+    pub fn is_taken_over_by(&self, other: &Self) -> bool {
+        let (old, new) = (self.raid_disks(), other.raid_disks());
         let layout = |sb: &Self| match sb.layout() {
             Some(Layout::Parity(layout)) => layout,
             _ => ParityLayout::ParityLast,
         };
-        let (old, new) = (self.raid_disks(), other.raid_disks());
-        let is_alike = match (self.level(), other.level()) {
-            (Some(Level::Raid6), Some(Level::Raid5)) => {
+        let is_last = |sb: &Self| layout(sb) == ParityLayout::ParityLast;
+        let is_near = |sb: &Self| sb.layout() == Some(Layout::Raid10(Raid10Layout::near(2)));
+        let Some(levels) = self.level().zip(other.level()) else { return false };
+        let is_alike = match levels {
+            (Level::Raid6, Level::Raid5) => {
                 old == new.saturating_add(1) && layout(self).without_q_last() == Some(layout(other))
             }
-            (Some(Level::Raid5), Some(Level::Raid4)) => {
-                old == new && layout(self) == ParityLayout::ParityLast
+            (Level::Raid5, Level::Raid4) => old == new && is_last(self),
+            (Level::Raid1, Level::Raid5) | (Level::Raid5, Level::Raid1) => (old, new) == (2, 2),
+            (Level::Raid0, Level::Raid4 | Level::Raid5) => {
+                old.saturating_add(1) == new && is_last(other)
             }
-            _ => false,
+            (Level::Raid4 | Level::Raid5, Level::Raid0) => {
+                old == new.saturating_add(1) && is_last(self)
+            }
+            (Level::Raid0, Level::Raid10) => old.saturating_mul(2) == new && is_near(other),
+            (Level::Raid10, Level::Raid0) => old == new.saturating_mul(2) && is_near(self),
+            _ => return false,
         };
-        is_alike && self.chunk() == other.chunk()
+        let is_mirror = matches!(levels, (Level::Raid1, _) | (_, Level::Raid1));
+        is_alike && (is_mirror || self.chunk() == other.chunk())
+    }
+
+    /// The slot that a member of this array has in one that has taken it over, as [`Self::is_taken_over_by`].
+    #[must_use]
+    pub fn slot_when_taken_over(&self, other: &Self, slot: Slot) -> Slot {
+        match (self.level(), other.level()) {
+            (Some(Level::Raid0), Some(Level::Raid10)) => Slot(slot.0.saturating_mul(2)),
+            (Some(Level::Raid10), Some(Level::Raid0)) => Slot(slot.0 / 2),
+            _ => slot,
+        }
+    }
+
+    /// Says that the array has the geometry that another superblock says, with all data where it is. A RAID0 uses of each member
+    /// what there is, and that is no more than was used before.
+    pub fn be_taken_over_by(&mut self, other: &Self) {
+        let used = self.component();
+        self.set_component(other.component());
+        self.take_geometry(other, 0);
+        if let (Self::V1(sb), Some(Level::Raid0), false) =
+            (&mut *self, other.level(), used.is_zero())
+        {
+            sb.data_size = used.0;
+        }
     }
 
     /// Says that the array has this level, layout, chunk and number of slots.
     pub fn set_geometry(&mut self, config: &Config) {
         let (level, layout) = (config.level.to_md(), config.layout.to_md());
-        let (chunk, raid_disks) = (config.chunk.0 as u32, config.raid_disks.into());
+        let chunk = if config.level == Level::Raid1 { 0 } else { config.chunk.0 as u32 };
+        let raid_disks = config.raid_disks.into();
         match self {
             Self::V1(sb) => {
                 (sb.level, sb.layout, sb.chunksize) = (level, layout, chunk);
                 sb.raid_disks = raid_disks;
+                sb.record_raid0_layout(layout != 0);
             }
             Self::V090(sb) => {
                 (sb.level, sb.layout, sb.chunk_size) = (level, layout, chunk * 512);
@@ -151,6 +189,7 @@ impl Superblock {
             (Self::V1(sb), Self::V1(other)) => {
                 (sb.level, sb.layout) = (other.level, other.layout);
                 (sb.chunksize, sb.raid_disks) = (other.chunksize, other.raid_disks);
+                sb.record_raid0_layout(other.has(v1::feature::RAID0_LAYOUT));
                 sb.data_offset = sb.data_offset.saturating_add_signed(shift);
                 sb.data_size = sb.data_size.saturating_add_signed(-shift);
             }
@@ -251,6 +290,15 @@ impl v1::Superblock {
         let before = disks_before(self.raid_disks, self.delta_disks, v1::role::MAX.into());
         let is_reshaped = self.has(v1::feature::RESHAPE_ACTIVE);
         self.raid_disks.max(before.filter(|_| is_reshaped).unwrap_or(0))
+    }
+
+    /// Whether the layout is one of a RAID0, for which there is a bit.
+    fn record_raid0_layout(&mut self, is_recorded: bool) {
+        use v1::feature::RAID0_LAYOUT;
+        self.feature_map &= !RAID0_LAYOUT;
+        if self.level == Level::Raid0.to_md() && is_recorded {
+            self.feature_map |= RAID0_LAYOUT;
+        }
     }
 
     fn begin_reshape(&mut self, before: &Self, record: &ReshapeRecord<'_>) {

@@ -352,7 +352,7 @@ impl<'a> Lifetime<'a> {
             return Ok(());
         }
         let image = heal::image(&self.disks, superblocks, &assembly.members, &started.holes);
-        let is_parity = matches!(self.geometry, Geometry::Parity(_));
+        let is_parity = raw::keeps_parity(&self.geometry);
         for row in raw::mismatches(&self.geometry, &image) {
             if !is_parity && self.oracle.may_be_anything(row) {
                 continue;
@@ -410,7 +410,7 @@ impl<'a> Lifetime<'a> {
         self.was_forced = false;
         let holes = Holes::of(&self.disks, &vec![None; self.disks.len()]);
         let image = heal::image(&self.disks, superblocks, &homes, &holes);
-        let is_parity = matches!(self.geometry, Geometry::Parity(_));
+        let is_parity = raw::keeps_parity(&self.geometry);
         let mut left = raw::mismatches(&self.geometry, &image).into_iter();
         let is_whole = |&row: &u64| {
             !heal::is_unwritten(bitmap, row) && (is_parity || !self.oracle.may_be_anything(row))

@@ -2,7 +2,9 @@
 
 use crate::dice::Dice;
 use lapstrake_engine::least_raid10_shift;
-use lapstrake_geometry::{Config, Geometry, Layout, Level, Sectors, Version};
+use lapstrake_geometry::{
+    Config, Geometry, Layout, Level, ParityLayout, Raid0Layout, Sectors, Version,
+};
 use lapstrake_metadata::journal::{BLOCK, ring_min};
 use std::fmt;
 
@@ -47,7 +49,7 @@ impl ReshapePlan {
             chunk: self.chunk,
             raid_disks: self.disks,
             component,
-            member_sizes: Vec::new(),
+            member_sizes: vec![component; self.disks.into()],
         }
     }
 }
@@ -270,6 +272,40 @@ impl Plan {
         self.be_lockless(dice);
         self.be_small(dice);
         self.be_reshaped(dice);
+        self.be_taken_over(dice);
+    }
+
+    /// The array gets a level of another kind, which lays data out alike, while it is used. Drawn behind all else, as what comes
+    /// before.
+    fn be_taken_over(&mut self, dice: &mut Dice) {
+        use Level::{Raid0, Raid1, Raid4, Raid5};
+        let is_logged = self.journal.is_some() || self.log.is_some() || self.lockless.is_some();
+        if is_logged || self.reshape.is_some() || !dice.one_in(3) {
+            return;
+        }
+        let symmetric = Layout::Parity(ParityLayout::LeftSymmetric);
+        let more = if self.level == Raid1 { dice.below(3) as u16 } else { 0 };
+        let (level, layout, disks) = match (self.level, self.disks) {
+            (Raid1, 2) => (Raid5, symmetric, 2 + more),
+            (Raid5, 2) => (Raid1, Layout::None, 2),
+            (Raid4 | Raid5, disks) => (Raid0, Layout::Raid0(Raid0Layout::Unset), disks - 1),
+            _ => return,
+        };
+        let chunk = if self.level == Raid1 { Sectors(dice.pick(&[8, 16, 32])) } else { self.chunk };
+        let (shift, is_backwards, cuts) = (chunk.0 * dice.between(1..=3), false, false);
+        self.sizes.iter_mut().for_each(|size| *size = size.next_multiple_of(chunk.0));
+        let least = self.sizes.iter().copied().min().unwrap_or_default();
+        self.sizes.extend((0..more).map(|_| least + chunk.0 * dice.below(3)));
+        self.reshape =
+            Some(ReshapePlan { level, layout, chunk, disks, more, shift, is_backwards, cuts });
+        (self.shards, self.version) = (self.shards.max(2), Version::V1_2);
+        (self.replaces, self.grows_from) = (false, None);
+        (self.external, self.spoil_every, self.outages) = (false, 0, 0);
+        (self.write_mostly, self.behind_pages) = (0, 0);
+        self.frozen &= dice.one_in(4);
+        if self.cut_every > 0 || !level.has_redundancy() {
+            self.fault_every = 0;
+        }
     }
 
     /// The array gets another geometry while it is used. Drawn behind all else, as what comes before.

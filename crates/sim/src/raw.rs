@@ -8,6 +8,12 @@ use crate::disk::SECTOR;
 use lapstrake_geometry::{Geometry, Parity, Sector, Sectors, Slot, StripeNo};
 use lapstrake_parity::{gf, kernels, recovery};
 
+/// Whether parity is right also of what was discarded. With one member for data it is a copy of that, as it was in the mirror
+/// that the array may have been.
+pub(crate) fn keeps_parity(geometry: &Geometry) -> bool {
+    matches!(geometry, Geometry::Parity(parity) if parity.data_disks() > 1)
+}
+
 /// What one slot holds, or should hold, of a row.
 pub(crate) type Cell = (Slot, Sector, Vec<u8>);
 

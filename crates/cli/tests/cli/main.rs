@@ -46,6 +46,7 @@ mod slips;
 mod soak_serve;
 mod superblocks;
 mod support;
+mod takeovers;
 mod tuning;
 mod unknown;
 mod updates;

@@ -4,12 +4,12 @@
 use super::{ArrayState, Member, Membership};
 use crate::{
     members::FULLY_TRUSTED,
-    reshape::{Frontier, NewGeometry, new_slots, shifts},
+    reshape::{Frontier, NewGeometry, new_slots, shifts, slot_in},
     supervisor::DiskState,
 };
 use alloc::vec::Vec;
 use core::mem;
-use lapstrake_geometry::{Sector, Slot};
+use lapstrake_geometry::{Level, Sector, Slot};
 use lapstrake_metadata::{ReshapeRecord, Superblock};
 
 impl Member {
@@ -46,18 +46,45 @@ impl Membership {
         }
         let before = self.members.iter().map(|member| member.superblock.clone()).collect();
         for slot in new_slots(mem::replace(&mut self.raid_disks, new), new) {
-            let spare = self.spare().expect("there are spares enough");
-            let spare = self.get_mut(spare);
+            let spare = self.spare().map(|spare| self.get(spare).superblock.events());
             // Order that holds, point 14.
-            assert!(spare.superblock.events() >= events, "who gets {slot:?} has missed an event");
-            (spare.slot, spare.state) = (Some(slot), DiskState::InSync);
-            spare.recovered_to = FULLY_TRUSTED;
+            assert!(spare >= Some(events), "who gets {slot:?} has missed an event");
+            self.fill_with_spare(slot);
         }
         for member in &mut self.members {
             member.superblock.take_geometry(&to.superblock, to.data_move.shift());
         }
         self.keep_before(before);
         self.check();
+    }
+
+    /// Has all superblocks be of another geometry, which lays data out alike. Who has no slot in it is a spare, or, where the
+    /// level takes none, no member any more: Linux starts no such array that lists one.
+    pub(crate) fn take_over(&mut self, to: &NewGeometry) {
+        let (level, old) = (to.geometry.level(), self.raid_disks);
+        self.raid_disks = to.geometry.raid_disks();
+        for member in &mut self.members {
+            member.superblock.be_taken_over_by(&to.superblock);
+            member.slot = member.slot.and_then(|slot| slot_in(&to.geometry, &to.before, slot));
+            if member.slot.is_none() && member.is_in_sync() {
+                (member.state, member.recovered_to) = (DiskState::Spare, Sector(0));
+            }
+        }
+        if level == Level::Linear {
+            new_slots(old, self.raid_disks).for_each(|slot| self.fill_with_spare(slot));
+        }
+        if !level.has_redundancy() {
+            let spares = self.members.iter_mut().filter(|member| member.state == DiskState::Spare);
+            spares.for_each(|member| member.state = DiskState::Faulty);
+        }
+        self.check();
+    }
+
+    fn fill_with_spare(&mut self, slot: Slot) {
+        let spare = self.spare().expect("there are spares enough");
+        let spare = self.get_mut(spare);
+        (spare.slot, spare.state) = (Some(slot), DiskState::InSync);
+        spare.recovered_to = FULLY_TRUSTED;
     }
 
     /// Has who has no slot in the array that a reshape has made be a spare.

@@ -300,9 +300,9 @@ impl SyncScheduler {
         self.speed
     }
 
-    /// Spans are of as many stripes as before, which have so many sectors now.
-    pub(crate) fn change_unit(&mut self, old: u64, new: u64) {
-        self.span = self.span.div_ceil(old) * new;
+    /// Spans are whole units of so many sectors from now on.
+    pub(crate) fn fit_span(&mut self, unit: u64) {
+        self.span = self.span.div_ceil(unit).saturating_mul(unit);
     }
 
     pub(super) fn span(&self) -> u64 {

@@ -1,7 +1,7 @@
-//! The way from one geometry to another: RAID4, 5 and 6 lay data out alike in some layouts, between which superblocks alone
-//! decide; data is moved to these.
+//! The way from one geometry to another: some lay data out alike, between which superblocks alone decide; data is moved to
+//! these.
 
-use lapstrake_geometry::{Config, Geometry, Layout, Level, ParityLayout};
+use lapstrake_geometry::{Config, Geometry, Layout, Level, ParityLayout, Raid10Layout, Slot};
 
 /// One step of the way.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,38 +16,120 @@ impl Step {
     /// The first one from an array's geometry to one that is wished for.
     #[must_use]
     pub fn first(now: &Geometry, goal: &Config) -> Self {
-        use Level::{Raid4, Raid5, Raid6};
-        let asked = match goal.layout {
-            Layout::Parity(layout) => layout,
-            _ => ParityLayout::ParityLast,
-        };
-        let layout =
-            |level, layout| Config { level, layout: Layout::Parity(layout), ..goal.clone() };
-        let (alike, after) = match (now.level(), goal.level) {
-            (Raid6, Raid4 | Raid5) => {
-                let raid_disks = goal.raid_disks.saturating_add(1);
-                let alike = Config { raid_disks, ..layout(Raid6, asked.with_q_last()) };
-                (alike, layout(Raid5, asked))
+        if let Some(config) = taken_over(now, goal) {
+            return Self { config, stays: true };
+        }
+        match origin(now, goal) {
+            None => Self { config: goal.clone(), stays: goal.level == Level::Linear },
+            Some(alike) if Geometry::new(&alike).as_ref() == Ok(now) => {
+                Self { config: goal.clone(), stays: true }
             }
-            (Raid5, Raid4) => (layout(Raid5, ParityLayout::ParityLast), goal.clone()),
-            _ => return Self { config: goal.clone(), stays: false },
-        };
-        match Geometry::new(&alike).is_ok_and(|alike| alike == *now) {
-            true => Self { config: after, stays: true },
-            false => Self { config: alike, stays: false },
+            Some(alike) => Self::first(now, &alike),
         }
     }
+}
+
+/// What an array of a level without parity can be called without a block being moved, on the way to another level.
+fn taken_over(now: &Geometry, goal: &Config) -> Option<Config> {
+    let parity = |level, layout, raid_disks| Config {
+        level,
+        layout: Layout::Parity(layout),
+        raid_disks,
+        ..goal.clone()
+    };
+    match (now, goal.level) {
+        (Geometry::Mirror(_), level) if level.is_parity() => {
+            Some(parity(Level::Raid5, ParityLayout::LeftSymmetric, 2))
+        }
+        (Geometry::Raid0(raid0), level) if level != Level::Raid0 => {
+            let chunk = raid0.chunk();
+            let raid_disks = raid0.raid_disks().saturating_add(1);
+            Some(match level {
+                Level::Raid4 => Config { chunk, raid_disks, ..goal.clone() },
+                Level::Raid10 => {
+                    mirrored(&Config { raid_disks: raid0.raid_disks(), ..goal.clone() })
+                }
+                _ => Config { chunk, ..parity(Level::Raid5, ParityLayout::ParityLast, raid_disks) },
+            })
+        }
+        _ => None,
+    }
+}
+
+/// A geometry that lays data out as the one that is wished for, and is nearer to the array's own; none if data is moved to
+/// what is wished for.
+fn origin(now: &Geometry, goal: &Config) -> Option<Config> {
+    use Level::{Raid0, Raid1, Raid4, Raid5, Raid6, Raid10};
+    let asked = match goal.layout {
+        Layout::Parity(layout) => layout,
+        _ => ParityLayout::ParityLast,
+    };
+    let parity = |level, layout, raid_disks| Config {
+        level,
+        layout: Layout::Parity(layout),
+        raid_disks,
+        ..goal.clone()
+    };
+    let one_more = goal.raid_disks.saturating_add(1);
+    match (now.level(), goal.level) {
+        (Raid6, Raid5) => Some(parity(Raid6, asked.with_q_last(), one_more)),
+        (Raid5 | Raid6, Raid4) => Some(parity(Raid5, ParityLayout::ParityLast, goal.raid_disks)),
+        (Raid5 | Raid6, Raid0) => Some(parity(Raid5, ParityLayout::ParityLast, one_more)),
+        (Raid4, Raid0) => {
+            let (level, layout) = (Raid4, Layout::None);
+            Some(Config { level, layout, raid_disks: one_more, ..goal.clone() })
+        }
+        (Raid10, Raid0) => Some(mirrored(goal)),
+        (Raid4 | Raid5 | Raid6, Raid1) => {
+            let layout = match now {
+                Geometry::Parity(now) if now.level() == Raid5 => now.layout(),
+                _ => ParityLayout::LeftSymmetric,
+            };
+            Some(parity(Raid5, layout, goal.raid_disks))
+        }
+        _ => None,
+    }
+}
+
+/// The RAID10 that has two copies side by side of all that a RAID0 has.
+fn mirrored(raid0: &Config) -> Config {
+    let layout = Layout::Raid10(Raid10Layout::near(2));
+    let raid_disks = raid0.raid_disks.saturating_mul(2);
+    Config { level: Level::Raid10, layout, raid_disks, ..raid0.clone() }
+}
+
+/// The slot of another geometry, which lays data out alike, that has what a slot of this one has; none if nothing of data is
+/// there, or another copy goes on.
+pub(crate) fn slot_in(after: &Geometry, before: &Geometry, slot: Slot) -> Option<Slot> {
+    let slot = match (before, after) {
+        (Geometry::Raid0(_), Geometry::Raid10(_)) => Slot(slot.0 * 2),
+        (Geometry::Raid10(_), Geometry::Raid0(_)) if slot.0 % 2 == 1 => return None,
+        (Geometry::Raid10(_), Geometry::Raid0(_)) => Slot(slot.0 / 2),
+        _ => slot,
+    };
+    Some(slot).filter(|slot| slot.0 < after.raid_disks())
+}
+
+/// The slot of nothing but parity, which a RAID0 lacks that goes by such a level for a while.
+pub(super) fn slot_of_parity(geometry: &Geometry) -> Option<Slot> {
+    let Geometry::Parity(parity) = geometry else { return None };
+    let is_last = match parity.level() {
+        Level::Raid4 => true,
+        level => level == Level::Raid5 && parity.layout() == ParityLayout::ParityLast,
+    };
+    is_last.then(|| Slot(parity.raid_disks() - 1))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use alloc::{vec, vec::Vec};
-    use lapstrake_geometry::{Sector, Sectors};
+    use lapstrake_geometry::{Raid0Layout, Sector, Sectors};
 
     fn config(level: Level, layout: Layout, raid_disks: u16) -> Config {
         let (chunk, component) = (Sectors(128), Sectors(1 << 12));
-        Config { level, layout, chunk, raid_disks, component, member_sizes: Vec::new() }
+        let member_sizes = vec![component; raid_disks.into()];
+        Config { level, layout, chunk, raid_disks, component, member_sizes }
     }
 
     /// Levels, layouts and members on the way, and whether data stays.
@@ -60,9 +142,17 @@ mod tests {
             let next = Geometry::new(&config).unwrap();
             let is_alike = |chunk: u64| {
                 let sector = Sector(chunk * config.chunk.0);
-                now.map(sector).homes == next.map(sector).homes
+                let homes = now.map(sector).homes.into_iter();
+                let kept: Vec<_> = homes
+                    .filter_map(|home| Some((slot_in(&next, &now, home.slot)?, home.sector)))
+                    .collect();
+                let has = |home: &(Slot, Sector)| {
+                    next.map(sector).homes.iter().any(|it| (it.slot, it.sector) == *home)
+                };
+                kept.iter().any(has)
             };
-            assert_eq!((0..64).all(is_alike), stays, "{config:?}");
+            let chunks = now.array_sectors().min(next.array_sectors()).0 / config.chunk.0;
+            assert_eq!((0..chunks).all(is_alike), stays, "{config:?}");
             now = next;
             assert!(way.len() < 9, "it never arrives: {way:?}");
         }
@@ -87,5 +177,43 @@ mod tests {
         let more = config(Raid5, symmetric, 6);
         assert_eq!(way(raid6, &more), [(Raid6, q_last, 7, false), (Raid5, symmetric, 6, true)]);
         assert_eq!(way(raid4, &raid5), [(Raid5, symmetric, 4, false)]);
+    }
+
+    #[test]
+    fn a_level_without_parity_is_taken_over() {
+        use Level::{Raid0, Raid1, Raid4, Raid5, Raid6, Raid10};
+        use ParityLayout::{LeftSymmetric, ParityLast};
+        let [symmetric, last] = [LeftSymmetric, ParityLast].map(Layout::Parity);
+        let near = Layout::Raid10(Raid10Layout::near(2));
+        let (mirror, raid0) =
+            (config(Raid1, Layout::None, 2), config(Raid0, Layout::Raid0(Raid0Layout::Unset), 3));
+        let (raid5, raid6) = (config(Raid5, symmetric, 4), config(Raid6, symmetric, 5));
+        assert_eq!(
+            way(mirror.clone(), &raid5),
+            [(Raid5, symmetric, 2, true), (Raid5, symmetric, 4, false)]
+        );
+        assert_eq!(
+            way(raid5.clone(), &mirror),
+            [(Raid5, symmetric, 2, false), (Raid1, Layout::None, 2, true)]
+        );
+        let taken = (Raid5, last, 4, true);
+        assert_eq!(way(raid0.clone(), &raid5), [taken, (Raid5, symmetric, 4, false)]);
+        assert_eq!(way(raid0.clone(), &raid6), [taken, (Raid6, symmetric, 5, false)]);
+        assert_eq!(
+            way(raid0.clone(), &config(Raid4, Layout::None, 4)),
+            [(Raid4, Layout::None, 4, true)]
+        );
+        assert_eq!(way(raid0.clone(), &config(Raid10, near, 6)), [(Raid10, near, 6, true)]);
+        let dropped = (Raid0, raid0.layout, 3, true);
+        assert_eq!(way(raid5, &raid0), [(Raid5, last, 4, false), dropped]);
+        assert_eq!(way(config(Raid10, near, 6), &raid0), [dropped]);
+        assert_eq!(way(config(Raid4, Layout::None, 4), &raid0), [dropped]);
+        assert_eq!(way(raid6, &raid0), [(Raid6, last, 5, false), (Raid5, last, 4, true), dropped]);
+    }
+
+    #[test]
+    fn a_linear_array_gets_members_at_its_end() {
+        let linear = |raid_disks| config(Level::Linear, Layout::None, raid_disks);
+        assert_eq!(way(linear(2), &linear(3)), [(Level::Linear, Layout::None, 3, true)]);
     }
 }

@@ -158,16 +158,13 @@ pub(super) fn facts(parts: &Parts, options: &Options, scope: EventScope) -> Fact
     let detail = detail(parts, options);
     let plan = &parts.plan;
     let of = |device: &Arc<Member>| MemberFact::new(device, device.spec().names());
-    let is_mirror = matches!(plan.geometry, Geometry::Mirror(_));
     let is_logged = plan.log_signature().is_some() || plan.replays;
     let cache = CacheTerms::of(parts.widest());
     Facts {
         name: quoted(&parts.name),
         has_control: options.has_control,
-        redundant: plan.geometry.level().has_redundancy(),
         is_logged,
         has_one_writer: is_logged || cache.behind_pages() > 0,
-        is_mirror,
         cache,
         geometry: plan.geometry.clone(),
         members: plan.members.iter().map(|member| of(&member.device)).collect(),

@@ -14,7 +14,7 @@ use crate::{
 use lapstrake_control::{BitmapLocation, BitmapPlace, Detail};
 use lapstrake_device::Member;
 use lapstrake_engine::{DiskState, MemberId, NewBitmap, Supervisor};
-use lapstrake_geometry::Sectors;
+use lapstrake_geometry::{Geometry, Sectors};
 use lapstrake_metadata::{Superblock, bitmap};
 use std::{
     path::PathBuf,
@@ -46,8 +46,8 @@ impl CoordinatorRuntime {
         wish: &BitmapWish,
     ) -> Result<Answer, CommandError> {
         let supervisor = self.coordinator.supervisor().ok_or(CommandError::ReadOnly)?;
-        if !self.facts.redundant {
-            let level = self.facts.detail.level.clone();
+        if !self.is_redundant() {
+            let level = self.geometry().level().to_string();
             return Err(BitmapError::NoRedundancy { level }.into());
         }
         let now = supervisor.bitmap();
@@ -85,8 +85,8 @@ impl CoordinatorRuntime {
         if write_behind > bitmap::WRITE_BEHIND_MAX {
             return Err(BitmapError::WriteBehindAboveMost { found: write_behind }.into());
         }
-        if write_behind > 0 && !self.facts.is_mirror {
-            let level = self.facts.detail.level.clone();
+        if write_behind > 0 && !matches!(self.geometry(), Geometry::Mirror(_)) {
+            let level = self.geometry().level().to_string();
             return Err(BitmapError::WriteBehindLevel { found: write_behind, level }.into());
         }
         if self.facts.is_logged && wish.place != BitmapPlace::None {
@@ -239,7 +239,7 @@ impl CoordinatorRuntime {
             if file.is_some() { BitmapLocation::External } else { BitmapLocation::Internal };
         detail.bitmap_place = superblock.map(|_| place);
         if let Some((member, _)) = supervisor.members().next() {
-            let redundant = self.facts.redundant;
+            let redundant = self.is_redundant();
             detail.consistency_policy = consistency_policy(member, superblock.is_some(), redundant);
         }
     }

@@ -91,11 +91,15 @@ impl CoordinatorRuntime {
             Event::SyncEnded(action, end) => {
                 self.say_ended(action, end);
                 self.sync_span = Span::none();
+                if action == SyncAction::Recovery {
+                    self.reshape_on(runtime);
+                }
             }
             Event::BitmapLost => self.bitmap_lost(),
             Event::BitmapChanged => self.bitmap_changed(runtime),
             Event::Resized(usable) => self.resized(usable),
             Event::ShapeChanged => {
+                self.let_go_without_slots(runtime);
                 self.answer_resize(Answer::Done);
                 self.reshape_on(runtime);
             }

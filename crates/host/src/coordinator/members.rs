@@ -16,7 +16,10 @@ use lapstrake_control::{
 };
 use lapstrake_engine::{Added, DiskState, FULLY_TRUSTED, MemberId, Mismatch, SyncAction, SyncEnd};
 use lapstrake_metadata::Superblock;
-use std::{ops, sync::mpsc::Sender};
+use std::{
+    ops,
+    sync::mpsc::{self, Sender},
+};
 use tracing::info;
 
 /// Members on their way out, by one command.
@@ -86,7 +89,8 @@ impl CoordinatorRuntime {
         }
         if !supervisor.handle_fail(now, MemberId(id as u16)) {
             let is_journal = supervisor.state(MemberId(id as u16)).0 == DiskState::Journal;
-            return Err(match self.facts.redundant {
+            let is_redundant = supervisor.geometry().level().has_redundancy();
+            return Err(match is_redundant {
                 _ if is_journal => MemberError::JournalNotFailed { name, array },
                 true if supervisor.is_degraded() => {
                     MemberError::NeededWhileDegraded { name, array }
@@ -120,8 +124,8 @@ impl CoordinatorRuntime {
         }
         let (id, with) = (self.find(name)?, with.map(|with| self.find(with)).transpose()?);
         let (name, array) = (name.to_owned(), self.facts.name.clone());
-        if !self.facts.redundant {
-            let level = self.facts.detail.level.clone();
+        if !self.is_redundant() {
+            let level = self.geometry().level().to_string();
             return Err(MemberError::NotReplacedAtLevel { name, level }.into());
         }
         if self.facts.detail.version == "0.90" {
@@ -164,6 +168,19 @@ impl CoordinatorRuntime {
         let _ = answer.send(at_once);
     }
 
+    /// Closes members that a level without redundancy has no use for.
+    pub(super) fn let_go_without_slots(&mut self, runtime: &mut ShardRuntime) {
+        if self.is_redundant() {
+            return;
+        }
+        let (nobody, _) = mpsc::channel();
+        self.remove(runtime, FAILED, nobody);
+        let left: Vec<_> = self.removals.last().map_or_else(Vec::new, |last| last.members.clone());
+        for path in self.paths(&left) {
+            info!(member = path, "{path}: is no member any more: the level has no use for it");
+        }
+    }
+
     fn take_out(
         &mut self,
         runtime: &ShardRuntime,
@@ -184,11 +201,10 @@ impl CoordinatorRuntime {
             let supervisor = self.coordinator.supervisor_mut().ok_or(CommandError::ReadOnly)?;
             let member = MemberId(id as u16);
             if !supervisor.handle_remove(now, member) {
+                if name == FAILED {
+                    continue;
+                }
                 let (member, array) = (self.members[id].path.clone(), self.facts.name.clone());
-                assert!(
-                    removed.is_empty(),
-                    "faulty members, which alone come in numbers, can be removed"
-                );
                 return Err(match self.state(id) {
                     Some(DiskState::Journal) => MemberError::JournalNotRemoved { member, array },
                     _ => MemberError::InUse { member, number: self.number(id), array },
@@ -279,8 +295,8 @@ impl CoordinatorRuntime {
         if self.members.len() > usize::from(u16::MAX) {
             return Err(MemberError::TooMany { count: self.members.len() }.into());
         }
-        if !self.facts.redundant {
-            let level = self.facts.detail.level.clone();
+        if !self.is_redundant() {
+            let level = self.geometry().level().to_string();
             return Err(MemberError::LevelTakesNone { level }.into());
         }
         let members: Vec<_> = supervisor.members().collect();
@@ -351,7 +367,7 @@ impl CoordinatorRuntime {
         action: SyncRequest,
     ) -> Result<(), CommandError> {
         let now = runtime.now();
-        let is_broken = self.coordinator.is_broken();
+        let (is_broken, level) = (self.coordinator.is_broken(), self.geometry().level());
         let supervisor = self.coordinator.supervisor_mut().ok_or(CommandError::ReadOnly)?;
         let action = match action {
             SyncRequest::Check => SyncAction::Check,
@@ -370,9 +386,8 @@ impl CoordinatorRuntime {
                 return Ok(());
             }
         };
-        if !self.facts.redundant {
-            let level = self.facts.detail.level.clone();
-            return Err(SyncError::NothingToCompare { level }.into());
+        if !level.has_redundancy() {
+            return Err(SyncError::NothingToCompare { level: level.to_string() }.into());
         }
         if is_broken {
             return Err(self.cannot_change());

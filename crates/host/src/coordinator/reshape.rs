@@ -12,7 +12,7 @@ use crate::{
 use lapstrake_engine::{
     DataMove, DiskState, NewGeometry, STRIPE_CACHE_SIZES, Step, Supervisor, least_raid10_shift,
 };
-use lapstrake_geometry::{Config, Geometry, Layout, Level, Raid10, Sectors};
+use lapstrake_geometry::{Config, Geometry, Layout, Level, MIN_CHUNK, Raid10, Sectors};
 use lapstrake_metadata::{Superblock, Version};
 use tracing::warn;
 
@@ -39,10 +39,13 @@ impl CoordinatorRuntime {
         if supervisor.is_frozen() {
             return Err(ResizeError::Frozen { array: self.facts.name.clone() }.into());
         }
-        if runtime.peers.len() < 2 {
+        let change = self.new_geometry(supervisor, wish)?;
+        let is_moved =
+            matches!(&change, Change::Geometry(to, _) if to.data_move != DataMove::Stays);
+        if is_moved && runtime.peers.len() < 2 {
             return Err(ResizeError::OneShard { array: self.facts.name.clone() }.into());
         }
-        Ok(self.new_geometry(supervisor, wish)?)
+        Ok(change)
     }
 
     fn new_geometry(
@@ -52,8 +55,7 @@ impl CoordinatorRuntime {
     ) -> Result<Change, ResizeError> {
         let (old, like) = (supervisor.geometry(), self.freshest(supervisor)?);
         let goal = config(old, like, wish)?;
-        let are_parity = old.level().is_parity() && goal.level.is_parity();
-        if !are_parity && [old.level(), goal.level] != [Level::Raid10; 2] {
+        if !is_reached(old, &goal) {
             return Err(ResizeError::NotBetween { from: old.level(), to: goal.level });
         }
         if Geometry::new(&goal)? == *old {
@@ -62,19 +64,31 @@ impl CoordinatorRuntime {
         let Step { config, stays } = Step::first(old, &goal);
         let next = (config != goal).then(|| wish_for(&goal));
         let to =
-            if stays { self.alike(old, like, &config)? } else { self.moved(supervisor, config)? };
+            if stays { self.alike(supervisor, &config)? } else { self.moved(supervisor, config)? };
         Ok(Change::Geometry(Box::new(to), next))
     }
 
     /// A geometry that lays data out as the old one.
-    fn alike(
-        &self,
-        old: &Geometry,
-        like: &Superblock,
-        config: &Config,
-    ) -> Result<NewGeometry, ResizeError> {
+    fn alike(&self, supervisor: &Supervisor, config: &Config) -> Result<NewGeometry, ResizeError> {
+        let (old, like) = (supervisor.geometry(), self.freshest(supervisor)?);
+        self.check_bad_blocks(supervisor)?;
+        if supervisor.lacks_data() {
+            return Err(ResizeError::Degraded { array: self.facts.name.clone() });
+        }
         let (geometry, superblock) = (Geometry::new(config)?, with_geometry(like, config));
-        Ok(NewGeometry { geometry, before: old.clone(), superblock, data_move: DataMove::Stays })
+        match old {
+            Geometry::Raid0(raid0) if geometry.array_sectors() != old.array_sectors() => {
+                Err(ResizeError::UnlikeMembers { chunk: raid0.chunk() })
+            }
+            Geometry::Mirror(_) if !config.component.0.is_multiple_of(config.chunk.0) => {
+                let (component, chunk) = (config.component, config.chunk);
+                Err(ResizeError::PartOfChunk { component, chunk })
+            }
+            _ => {
+                let (before, data_move) = (old.clone(), DataMove::Stays);
+                Ok(NewGeometry { geometry, before, superblock, data_move })
+            }
+        }
     }
 
     /// A geometry to which data is moved, and where to.
@@ -117,6 +131,12 @@ impl CoordinatorRuntime {
     /// Goes on to what was wished for, if the geometry that the array has now was only a step on the way.
     pub(super) fn reshape_on(&mut self, runtime: &mut ShardRuntime) {
         let Some(wish) = self.next_reshape.take() else { return };
+        if self.is_redundant() && self.coordinator.supervisor().is_some_and(Supervisor::is_degraded)
+        {
+            // Parity, or second copies, are made first: the end of that recovery comes here again.
+            self.next_reshape = Some(wish);
+            return;
+        }
         if let Err(why) = self.try_resize(runtime, ResizeWish::Reshape(wish)) {
             let array = &self.facts.name;
             warn!(
@@ -178,6 +198,10 @@ impl CoordinatorRuntime {
         if spares < usize::from(needed) {
             return Err(ResizeError::NeedsSpares { needed, spares, copies: new, array: array() });
         }
+        self.check_bad_blocks(supervisor)
+    }
+
+    fn check_bad_blocks(&self, supervisor: &Supervisor) -> Result<(), ResizeError> {
         let has_bad =
             |(sb, state): (&Superblock, DiskState)| sb.has_bad_blocks() && is_there(state);
         match supervisor.members().position(has_bad) {
@@ -249,6 +273,8 @@ fn is_there(state: DiskState) -> bool {
 
 fn config(old: &Geometry, like: &Superblock, wish: &ReshapeWish) -> Result<Config, ResizeError> {
     let level = wish.level.unwrap_or(old.level());
+    let raid_disks = wish.raid_devices.unwrap_or_else(|| with_data_of(level, old));
+    let component = component(old, like);
     let layout = match &wish.layout {
         Some(name) => Layout::from_name(level, name)?,
         None => layout_kept(like, level).unwrap_or(Layout::default_for(level)),
@@ -256,11 +282,44 @@ fn config(old: &Geometry, like: &Superblock, wish: &ReshapeWish) -> Result<Confi
     Ok(Config {
         level,
         layout,
-        chunk: wish.chunk.map_or(like.chunk(), |bytes| Sectors(bytes / 512)),
-        raid_disks: wish.raid_devices.unwrap_or_else(|| with_parity_of(level, old)),
-        component: like.component(),
-        member_sizes: Vec::new(),
+        chunk: wish.chunk.map_or_else(|| chunk_kept(old, like), |bytes| Sectors(bytes / 512)),
+        raid_disks,
+        component,
+        member_sizes: vec![component; raid_disks.into()],
     })
+}
+
+/// The array's chunk; of a mirror, which has none, what Linux takes when it becomes a RAID5.
+fn chunk_kept(old: &Geometry, like: &Superblock) -> Sectors {
+    let is_whole = |chunk: &Sectors| like.component().0.is_multiple_of(chunk.0);
+    match old {
+        Geometry::Mirror(_) => {
+            [128, 64, 32, 16, 8].map(Sectors).into_iter().find(is_whole).unwrap_or(MIN_CHUNK)
+        }
+        _ => like.chunk(),
+    }
+}
+
+/// What is used of each member. RAID0 does not say it.
+fn component(old: &Geometry, like: &Superblock) -> Sectors {
+    match old {
+        Geometry::Raid0(raid0) => Sectors(raid0.array_sectors().0 / u64::from(raid0.raid_disks())),
+        _ => like.component(),
+    }
+}
+
+/// Whether there is a way from a geometry to another.
+fn is_reached(old: &Geometry, goal: &Config) -> bool {
+    use Level::{Raid0, Raid1, Raid10};
+    let (from, to) = (old.level(), goal.level);
+    match (from, to) {
+        (Raid10, Raid10 | Raid0) | (Raid0, Raid10) => true,
+        (Raid1, _) => old.raid_disks() == 2 && to.is_parity(),
+        (Raid0, _) => to.is_parity(),
+        (_, Raid0) => from.is_parity(),
+        (_, Raid1) => from.is_parity() && goal.raid_disks == 2,
+        _ => from.is_parity() && to.is_parity(),
+    }
 }
 
 /// The layout of another level that is nearest to the array's.
@@ -274,11 +333,19 @@ fn layout_kept(like: &Superblock, level: Level) -> Option<Layout> {
 }
 
 /// So many members, if the number of those for data stays.
-fn with_parity_of(level: Level, old: &Geometry) -> u16 {
-    match (old.level(), level) {
-        (Level::Raid4 | Level::Raid5, Level::Raid6) => old.raid_disks() + 1,
-        (Level::Raid6, Level::Raid4 | Level::Raid5) => old.raid_disks() - 1,
-        _ => old.raid_disks(),
+fn with_data_of(level: Level, old: &Geometry) -> u16 {
+    let data = match old {
+        _ if level == old.level() => return old.raid_disks(),
+        Geometry::Mirror(_) => 1,
+        Geometry::Raid10(raid10) => raid10.raid_disks() / 2,
+        other => data_disks(other),
+    };
+    match level {
+        Level::Raid1 => 2,
+        Level::Raid4 | Level::Raid5 => data.saturating_add(1),
+        Level::Raid6 => data.saturating_add(2),
+        Level::Raid10 => data.saturating_mul(2),
+        Level::Raid0 | Level::Linear => data,
     }
 }
 

@@ -14,6 +14,7 @@ use crate::{
 use lapstrake_control::{Detail, WantedSize};
 use lapstrake_engine::{
     DiskState, Frontier, MemberId, NewBitmap, NewGeometry, NewShape, Supervisor,
+    stripe_cache_members,
 };
 use lapstrake_geometry::{Config, Geometry, Layout, Level, Sectors};
 use lapstrake_metadata::{Superblock, bitmap};
@@ -33,6 +34,10 @@ impl CoordinatorRuntime {
     /// The array's geometry as it is now.
     pub(super) fn geometry(&self) -> &Geometry {
         self.coordinator.supervisor().map_or(&self.facts.geometry, Supervisor::geometry)
+    }
+
+    pub(super) fn is_redundant(&self) -> bool {
+        self.geometry().level().has_redundancy()
     }
 
     /// Begins what is wished for; who asked hears of its end.
@@ -81,9 +86,10 @@ impl CoordinatorRuntime {
 
     /// A check of a mirror reads all copies at once, an operation on a stripe has pages of each member.
     fn resize_caches_for(&mut self, runtime: &ShardRuntime, geometry: &Geometry) {
-        let members = geometry.raid_disks();
-        if members > self.geometry().raid_disks() {
+        let members = stripe_cache_members(geometry);
+        if members > stripe_cache_members(self.geometry()) {
             self.cache = self.cache.with_members(members);
+            self.cache_size = self.cache.size(self.cache_size);
             self.resize_caches(runtime, self.cache_size);
         }
     }
@@ -107,14 +113,21 @@ impl CoordinatorRuntime {
             ResizeWish::Reshape(wish) => self.plan_reshape(runtime, supervisor, &wish),
             ResizeWish::Usable(size) => Ok(self.plan_usable(supervisor, size)?),
             ResizeWish::Component { size, assume_clean } => {
+                self.check_redundant()?;
                 self.may_change_shape(runtime, supervisor)?;
                 Ok(self.plan_component(supervisor, size, assume_clean)?)
             }
             ResizeWish::Copies(copies) => {
+                self.check_redundant()?;
                 self.may_change_shape(runtime, supervisor)?;
                 Ok(self.plan_copies(supervisor, copies)?)
             }
         }
+    }
+
+    fn check_redundant(&self) -> Result<(), ResizeError> {
+        let level = self.geometry().level();
+        if level.has_redundancy() { Ok(()) } else { Err(ResizeError::Level { level }) }
     }
 
     pub(super) fn may_change_shape(
@@ -122,10 +135,6 @@ impl CoordinatorRuntime {
         runtime: &ShardRuntime,
         supervisor: &Supervisor,
     ) -> Result<(), ResizeError> {
-        let level = supervisor.geometry().level();
-        if !level.has_redundancy() {
-            return Err(ResizeError::Level { level });
-        }
         let logged = |(sb, _): (&Superblock, DiskState)| sb.has_journal() || sb.has_ppl();
         if supervisor.members().any(logged) {
             return Err(ResizeError::HasLogs);
@@ -314,16 +323,17 @@ impl CoordinatorRuntime {
         let geometry = supervisor.geometry();
         detail.array_bytes = supervisor.usable().bytes();
         detail.raid_devices = geometry.raid_disks();
-        if let Geometry::Parity(parity) = supervisor.geometry_before().unwrap_or(geometry) {
-            let is_raid4 = parity.level() == Level::Raid4;
-            detail.level = parity.level().to_string();
-            detail.layout = (!is_raid4).then(|| parity.layout().name().into());
-            detail.chunk_bytes = parity.chunk().bytes();
-        }
-        if let Geometry::Raid10(raid10) = supervisor.geometry_before().unwrap_or(geometry) {
-            detail.layout = Some(Layout::Raid10(raid10.layout()).name().into());
-            detail.chunk_bytes = raid10.chunk().bytes();
-        }
+        let (layout, chunk) = match supervisor.geometry_before().unwrap_or(geometry) {
+            Geometry::Parity(parity) if parity.level() == Level::Raid4 => (None, parity.chunk()),
+            Geometry::Parity(parity) => (Some(Layout::Parity(parity.layout())), parity.chunk()),
+            Geometry::Raid10(raid10) => (Some(Layout::Raid10(raid10.layout())), raid10.chunk()),
+            Geometry::Raid0(raid0) => (None, raid0.chunk()),
+            Geometry::Linear(_) => (None, Sectors(detail.chunk_bytes / 512)),
+            Geometry::Mirror(_) => (None, Sectors::ZERO),
+        };
+        detail.level = supervisor.geometry_before().unwrap_or(geometry).level().to_string();
+        detail.layout = layout.map(|layout| layout.name().into());
+        detail.chunk_bytes = chunk.bytes();
         detail.reshape =
             supervisor.frontier().zip(self.freshest(supervisor).ok()).map(|(front, sb)| {
                 let Frontier { position, is_backwards, .. } = front;

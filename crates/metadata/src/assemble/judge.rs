@@ -209,11 +209,11 @@ fn disagreement(sb: &Superblock, fresh: &Superblock) -> Option<Reason> {
     // A cut while the array grew: the superblocks of some members say so, and the others are one event behind. Nothing was
     // written beyond the old size, and no slot has been given that only the freshest knows.
     let is_grown = sb.events().checked_add(1) == Some(fresh.events());
-    // Or while it lost a parity, which no write has left out before all knew.
-    let has_less_parity = is_grown && sb.loses_a_parity_to(fresh);
+    // Or while it was taken over by another level, which no write has gone by before all knew.
+    let is_taken_over = is_taken_over(sb, fresh);
     let may_differ = |field| match field {
         "component size" | "raid_disks" => is_grown,
-        "level" | "layout" => has_less_parity,
+        "level" | "layout" | "chunk size" => is_taken_over,
         _ => false,
     };
     let fields = fields.into_iter().filter(|(field, _)| !may_differ(*field));
@@ -221,6 +221,11 @@ fn disagreement(sb: &Superblock, fresh: &Superblock) -> Option<Reason> {
         let (found, expected) = (value(sb), value(fresh));
         (found != expected).then_some(Reason::Disagrees { field, found, expected })
     })
+}
+
+/// Whether the freshest says that the array has another level, which this one has just missed.
+fn is_taken_over(sb: &Superblock, fresh: &Superblock) -> bool {
+    sb.events().checked_add(1) == Some(fresh.events()) && sb.is_taken_over_by(fresh)
 }
 
 /// The verdict on one that by its own words holds `slot`.
@@ -232,8 +237,10 @@ fn judge_member(candidate: &Candidate<'_>, slot: Slot, freshest: &Candidate<'_>)
             && sb.events() < fresh.events()
             && fresh.role_of(sb.dev_number()) == Role::Active(slot)
     };
+    let is_taken_over = is_taken_over(sb, fresh);
     if let Role::Active(slot) = fresh.role()
         && sb.dev_of_slot(slot).is_none()
+        && !is_taken_over
         && !has_recovered()
     {
         return Verdict::Left(Reason::CallsFailed { whom: freshest.id, slot });
@@ -253,6 +260,7 @@ fn judge_member(candidate: &Candidate<'_>, slot: Slot, freshest: &Candidate<'_>)
     if dev_number >= fresh.table_len() {
         return Verdict::Left(Reason::Unlisted { by, dev_number });
     }
+    let slot = if is_taken_over { sb.slot_when_taken_over(fresh, slot) } else { slot };
     match fresh.role_of(dev_number) {
         role @ Role::Active(at) if at == slot => in_slot(sb, role),
         Role::Spare => Verdict::Spare,

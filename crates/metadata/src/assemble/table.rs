@@ -175,7 +175,12 @@ impl<'a> Table<'a> {
     /// Fills in the members' sizes, and the geometry that hangs on them.
     pub(super) fn measure(&mut self) -> Result<(), AssembleError> {
         for (slot, holder) in self.holders().into_iter().enumerate() {
-            let size = holder.map(|i| self.candidates[i].superblock.data_size());
+            // One of another level does not say yet how much of it a RAID0 uses.
+            let size = |sb: &Superblock| match sb.component() {
+                used if self.config.level == Level::Raid0 && !used.is_zero() => used,
+                _ => sb.data_size(),
+            };
+            let size = holder.map(|i| size(self.candidates[i].superblock));
             self.config.member_sizes[slot] = size.unwrap_or(Sectors::ZERO);
         }
         if self.geometry.is_none() && self.enough() {

@@ -3,8 +3,8 @@
 
 use super::{Event, Phase, Session};
 use crate::plan::Plan;
+use crate::raw;
 use lapstrake_engine::{Event as Happened, SyncAction, SyncEnd};
-use lapstrake_geometry::Geometry;
 use lapstrake_metadata::bitmap::ChunkState;
 use std::collections::VecDeque;
 
@@ -82,7 +82,7 @@ impl Session<'_> {
             return Ok(());
         }
         let (sectors, found) = self.supervisor().mismatches();
-        let is_parity = matches!(self.geometry, Geometry::Parity(_));
+        let is_parity = raw::keeps_parity(&self.geometry);
         let is_real = |start: u64, len: u64| {
             is_parity || !(start..start + len).any(|sector| self.oracle.may_be_anything(sector))
         };
@@ -108,7 +108,8 @@ impl Session<'_> {
         if self.commands_left > 0 || is_syncing || !self.supervisor().is_recorded() {
             return false;
         }
-        let Some(&action) = self.proof.front() else { return true };
+        let has_redundancy = self.geometry.level().has_redundancy();
+        let Some(&action) = self.proof.front().filter(|_| has_redundancy) else { return true };
         // Refused while another that was asked for waits: whatever ends that asks again.
         let now = self.now;
         if self.supervisor_mut().handle_sync(now, action) {

@@ -22,8 +22,7 @@ pub enum ResizeError {
     },
     /// The level uses all of each member.
     #[error(
-        "{level} uses all of each member, and has no other size or number of members without a reshape, which Lapstrake \
-         does not do yet; nothing was changed"
+        "{level} uses all of each member, and gets no other size or number of members here; nothing was changed"
     )]
     Level {
         /// The array's level.
@@ -40,14 +39,25 @@ pub enum ResizeError {
     },
     /// Not between these levels.
     #[error(
-        "a {from} is not reshaped to a {to} here, only RAID4, RAID5 and RAID6 to each other, and a RAID10 to another; nothing \
-         was changed; mdadm does more, on the array that Lapstrake has stopped"
+        "there is no way from a {from} to a {to} with so many members: RAID4, 5 and 6 become each other, a RAID0 or, of two \
+         members, a RAID1; a RAID0 becomes a RAID4, 5, 6 or 10, a RAID1 of two a RAID4, 5 or 6, and a RAID10 a RAID0; nothing \
+         was changed"
     )]
     NotBetween {
         /// The array's level.
         from: Level,
         /// What was asked for.
         to: Level,
+    },
+    /// Only the members that are larger have what comes last.
+    #[error(
+        "members of the raid0 hold unlike numbers of chunks of {} KiB, and another level needs as many on each, as with md; \
+         nothing was changed",
+        chunk.0 / 2
+    )]
+    UnlikeMembers {
+        /// The array's chunk.
+        chunk: Sectors,
     },
     /// Far copies lie in sections of the members, which would move at once.
     #[error(

@@ -1,0 +1,154 @@
+//! Promise: an array gets a level of another kind while it is served: a mirror parity, a RAID0 redundancy, and each back; all
+//! bytes are there meanwhile and afterwards, here and in the kernel, wherever it was cut off; what the kernel has made so is
+//! taken as it is.
+
+use crate::reshaping::{all, create, lab, lengthened, refused};
+use crate::support::md::Md;
+use crate::support::{Lab, Ran, pattern};
+
+/// How the array is made, of which members, what is asked for, and whose place is in the array then.
+const TAKEOVERS: [(&str, &str, &str, &str); 10] = [
+    ("-l1", "m0 m1", "--level 5", "m0 m1"),
+    ("-l1 --bitmap internal", "m0 m1", "--level 5 --raid-devices 3 m2", "m0 m1 m2"),
+    ("-l1 -e 1.1", "m0 m1", "--level 6 --raid-devices 4 m2 m3", "m0 m1 m2 m3"),
+    ("-l5 -c64", "m0 m1", "--level 1", "m0 m1"),
+    ("-l0 -c64", "m0 m1", "--level 5 m2", "m0 m1 m2"),
+    ("-l0 -c64 -e 0.90", "m0 m1 m2", "--level 4 m3", "m0 m1 m2 m3"),
+    ("-l0 -c64", "m0 m1", "--level 10 m2 m3", "m0 m1 m2 m3"),
+    ("-l5 -c64", "m0 m1 m2", "--level 0", "m0 m1"),
+    ("-l6 -c64", "m0 m1 m2 m3", "--level 0", "m0 m1"),
+    ("-l10 -c64 -e 1.0", "m0 m1 m2 m3", "--level 0", "m0 m2"),
+];
+
+/// The members that are found to have places in the array, or wait for one.
+fn taken(scanned: &Ran) -> String {
+    let is_taken = |line: &&str| line.contains(": taken for slot") || line.contains(": a spare");
+    let lines = scanned.out.lines().filter(is_taken);
+    lines.filter_map(|line| line.trim().split(':').next()).collect::<Vec<_>>().join(" ")
+}
+
+/// The kernel finds these bytes on these members, and redundancy right where there is any.
+fn is_read_by_the_kernel(md: &mut Md, lab: &Lab, members: &str, bytes: &[u8], what: &str) {
+    let script = "quietly mdadm --assemble /dev/md0 ${devices[@]}
+        ! [ -e $md/sync_action ] || { settle; matches; }
+        dump $dir/dump
+        quietly mdadm --stop /dev/md0
+        healthy";
+    md.play(lab, members, script);
+    assert!(lab.read("dump") == bytes, "{what}: the kernel reads otherwise");
+}
+
+#[test]
+fn a_level_is_taken_over_while_it_is_served() {
+    let Some(mut md) = Md::boot("levels that are taken over") else { return };
+    for (options, members, wish, kept) in TAKEOVERS {
+        let (lab, what) = (lab(), format!("{options}: {wish}"));
+        create(&lab, options, members);
+        let server = lab.serve_data(&format!("--shards 2 {members}"));
+        let mut bytes = pattern(7, lab.detail()["array_bytes"].as_u64().unwrap() as usize);
+        lab.fill(&server, &bytes);
+        let begun = lab.run(&format!("grow data {wish}")).ok();
+        assert!(begun.out.contains("it is becoming"), "{what}: {begun:?}");
+        let front = pattern(8, 4 << 20);
+        lab.fill(&server, &front);
+        bytes[..front.len()].copy_from_slice(&front);
+        assert!(lab.contents(&server)[..bytes.len()] == bytes, "{what}: read meanwhile");
+        lab.until("the level that was asked for", |shown| {
+            let level = shown["level"].as_str().unwrap().trim_start_matches("raid");
+            wish.starts_with(&format!("--level {level}")) && shown["sync"].is_null()
+        });
+        let detail = lab.detail();
+        let count = kept.split(' ').count();
+        assert_eq!(detail["raid_devices"], count, "{what}: {detail}");
+        assert_eq!(detail["members"].as_array().unwrap().len(), count, "{what}: {detail}");
+        let bytes = lengthened(bytes, lab.contents(&server).len());
+        assert!(lab.contents(&server) == bytes, "{what}: read afterwards");
+        server.stop();
+        lab.run(&format!("cat --overwrite -o out {kept}")).ok();
+        assert!(lab.read("out") == bytes, "{what}: read at the next start");
+        is_read_by_the_kernel(&mut md, &lab, kept, &bytes, &what);
+    }
+}
+
+/// What would be lost: a RAID0 whose members are read in other zones than the kernel has left it with.
+#[test]
+fn what_the_kernel_has_taken_over_is_read() {
+    let Some(mut md) = Md::boot("levels that the kernel takes over") else { return };
+    for (options, count, script) in [
+        ("-l1", 2, "--level 5"),
+        ("-l10 -c64", 4, "--level 0"),
+        ("-l4 -c64", 3, "--level 0"),
+        ("-l0 -c64", 2, "--level 10 --add ${devices[2]} ${devices[3]}"),
+    ] {
+        let (lab, what) = (Lab::new(&[20, 20, 24, 24]), format!("{options}: {script}"));
+        let bytes = pattern(3, 64 << 20);
+        std::fs::write(lab.path("bytes"), &bytes).unwrap();
+        let assume_clean = if options.starts_with("-l0") { "" } else { "--assume-clean" };
+        let said = md.play(
+            &lab,
+            "m0 m1 m2 m3",
+            &format!(
+                "rm -rf /run/mdadm
+                 quietly mdadm --create /dev/md0 --run {assume_clean} {options} -n{count} \
+                     ${{devices[@]:0:{count}}}
+                 fill $dir/bytes >/dev/null
+                 read -r size </sys/block/md0/size
+                 quietly mdadm --grow /dev/md0 {script}
+                 ! [ -e $md/sync_action ] || settle
+                 quietly mdadm --stop /dev/md0
+                 echo $size"
+            ),
+        );
+        let filled = said.trim().parse::<usize>().unwrap() * 512;
+        let scanned = lab.run("scan m0 m1 m2 m3");
+        let ran = lab.run(&format!("cat --force --overwrite -o out {}", taken(&scanned)));
+        assert!(ran.code == 0, "{what}: {scanned:?}, {ran:?}");
+        // Linux has a RAID0 use all of members that are larger.
+        let read = lab.read("out");
+        assert!(read.len() >= filled && read[..filled] == bytes[..filled], "{what}: {scanned:?}");
+    }
+}
+
+/// What would be lost: all data, if a start believed superblocks of the one level and members' places of the other.
+#[test]
+fn a_cut_while_a_level_is_taken_over_leaves_all_that_was_answered() {
+    for (options, members, wish, _) in TAKEOVERS {
+        for delay_ms in [0, 1, 3, 10, 40] {
+            let (lab, what) = (lab(), format!("{options}: {wish}, after {delay_ms} ms"));
+            create(&lab, options, members);
+            let server = lab.serve_data(&format!("--shards 2 {members}"));
+            let bytes = pattern(7, lab.detail()["array_bytes"].as_u64().unwrap() as usize);
+            lab.fill(&server, &bytes);
+            let mut grow = lab.command(env!("CARGO_BIN_EXE_lapstrake"));
+            let mut grow = grow.args(["grow", "data"]).args(wish.split(' ')).spawn().unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(delay_ms));
+            server.kill();
+            grow.wait().unwrap();
+            let all = all(members, wish);
+            let scanned = lab.run(&format!("scan {all}"));
+            let ran = lab.run(&format!("cat --force --overwrite -o out {}", taken(&scanned)));
+            assert_eq!(ran.code, 0, "{what}: {scanned:?}, {ran:?}");
+            assert!(lab.read("out")[..bytes.len()] == bytes, "{what}: {scanned:?}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_taken_over_is_refused_and_stays_as_it_is() {
+    let lab = Lab::new(&[20, 21, 24, 20]);
+    create(&lab, "-l0 -c64", "m0 m1 m2");
+    let server = lab.serve_data("m0 m1 m2");
+    refused(&lab, "--level 5", "unlike numbers of chunks");
+    refused(&lab, "--level 1", "there is no way");
+    server.stop();
+    create(&lab, "-l1 --force", "m0 m1 m2");
+    let server = lab.serve_data("m0 m1 m2");
+    refused(&lab, "--level 5", "there is no way");
+    server.stop();
+    create(&lab, "-l1 --force", "m0 m1");
+    let server = lab.serve_data("m0 m1");
+    refused(&lab, "--level 5 --chunk 8M", "not whole chunks");
+    lab.run("fail data m1").ok();
+    refused(&lab, "--level 5", "a member is missing");
+    server.stop();
+}
