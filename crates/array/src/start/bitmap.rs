@@ -61,6 +61,10 @@ impl<I: StartIo> BitmapSources<'_, I> {
         &self,
         unread: &mut Vec<BitmapFault<I::Error>>,
     ) -> Result<Option<BitmapConfig>, BitmapFault<I::Error>> {
+        // As Linux does; it is left over of the array that had redundancy.
+        if !self.assembly.config.level.has_redundancy() {
+            return Ok(None);
+        }
         let external = self.request.bitmap_file.is_some();
         let read = match self.request.bitmap_file {
             Some(file) => self.read_from(None, file, 0).map(Some),

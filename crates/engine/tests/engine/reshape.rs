@@ -2,7 +2,10 @@
 
 use crate::story::{Story, superblocks};
 use lapstrake_engine::*;
-use lapstrake_geometry::{Config, Geometry, Layout, Level, ParityLayout, Sector, Sectors, Slot};
+use lapstrake_geometry::{
+    Config, Geometry, Layout, Level, ParityLayout, Raid0Layout, Raid10Layout, Sector, Sectors, Slot,
+};
+use lapstrake_metadata::Role;
 
 /// By so much data moves, and so much less of each member is used.
 const SHIFT: Sectors = Sectors(2048);
@@ -153,4 +156,82 @@ fn a_parity_is_left_out_when_every_member_says_that_it_is_none() {
     story.end(&last, true);
     assert!(story.supervisor.has_geometry_to_tell());
     assert_eq!(story.supervisor.state(MemberId(3)).0, DiskState::Spare);
+}
+
+/// A RAID5 whose parity is last, and the RAID0 that it is without that.
+fn parity_last_and_without(story: &Story) -> (Config, Config) {
+    let layout = Layout::Parity(ParityLayout::ParityLast);
+    let raid5 = config(story, Level::Raid5, layout, 3);
+    let raid0 = config(story, Level::Raid0, Layout::Raid0(Raid0Layout::Unset), 2);
+    (raid5.clone(), Config { member_sizes: vec![raid5.component; 2], ..raid0 })
+}
+
+/// An array of the first of these that is about to be taken over by the other, as no superblock says yet.
+fn taken_over(story: Story, before: &Config, after: &Config) -> Story {
+    let mut records = story.records();
+    records.truncate(before.raid_disks.into());
+    records.iter_mut().for_each(|record| record.superblock.set_geometry(before));
+    let mut story = Story { geometry: Geometry::new(before).unwrap(), ..story };
+    story.restart(records);
+    let to = becomes(&story, before, after, DataMove::Stays);
+    assert!(story.supervisor.handle_reshape(story.now, to));
+    story.drain();
+    story.settle();
+    assert!(story.supervisor.begin_reshape(story.now).is_none(), "nothing is moved");
+    story.drain();
+    story
+}
+
+/// What would be lost: a stripe, if a write were let go while some superblocks call the array a clean RAID5.
+#[test]
+fn a_write_waits_while_some_superblocks_tell_of_redundancy() {
+    let story = Story::new(Level::Raid5, 3, false);
+    let (raid5, raid0) = parity_last_and_without(&story);
+    let mut story = taken_over(story, &raid5, &raid0);
+    let told = superblocks(&story.pending);
+    assert_eq!(told.len(), 2, "who goes is left as it is");
+    assert!(told.iter().all(|(_, sb)| sb.level() == Some(Level::Raid0) && sb.clean()));
+    story.notice(Notice::NeedActive);
+    let is_let_go = |story: &mut Story| story.take_orders().contains(&Order::Active);
+    assert!(!is_let_go(&mut story));
+    let last = story.pending.pop().unwrap();
+    story.settle();
+    assert!(!is_let_go(&mut story), "one member does not say it yet");
+    story.end(&last, true);
+    story.settle();
+    story.drain();
+    assert!(is_let_go(&mut story));
+    let (state, slot, _) = story.supervisor.state(MemberId(2));
+    assert_eq!((state, slot), (DiskState::Faulty, None));
+    assert!(story.supervisor.has_geometry_to_tell());
+    story.supervisor.reshape_told(story.now);
+    story.drain();
+    story.notice(Notice::NeedActive);
+    assert!(is_let_go(&mut story), "nothing is on record of a RAID0");
+}
+
+/// What would be lost: what a shard is writing, if the new copies were called right at a cut.
+#[test]
+fn a_raid0_that_gets_copies_is_active_from_its_first_superblock_on() {
+    let story = Story::new(Level::Raid10, 4, false);
+    let near = config(&story, Level::Raid10, Layout::Raid10(Raid10Layout::near(2)), 4);
+    let raid0 = config(&story, Level::Raid0, Layout::Raid0(Raid0Layout::Unset), 2);
+    let raid0 = Config { member_sizes: vec![near.component; 2], ..raid0 };
+    let story = taken_over(story, &raid0, &near);
+    let told = superblocks(&story.pending);
+    assert_eq!(told.len(), 2);
+    for (member, sb) in told {
+        assert_eq!((sb.level(), sb.clean()), (Some(Level::Raid10), false));
+        assert_eq!(sb.role(), Role::Active(Slot(2 * member.0)));
+    }
+}
+
+#[test]
+fn a_raid0_that_is_to_get_parity_is_not_called_half_written_while_it_has_none() {
+    let story = Story::new(Level::Raid5, 3, false);
+    let (raid5, raid0) = parity_last_and_without(&story);
+    let story = taken_over(story, &raid0, &raid5);
+    let told = superblocks(&story.pending);
+    assert_eq!(told.len(), 2);
+    assert!(told.iter().all(|(_, sb)| sb.level() == Some(Level::Raid5) && sb.clean()));
 }
