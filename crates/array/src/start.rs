@@ -195,6 +195,8 @@ pub struct StartPlan<D> {
     may_write: bool,
     /// Members whose superblocks are written before anything else is, in this order: they were changed by force.
     rewrite: Vec<usize>,
+    /// Members, and superblocks that are written to them before that.
+    behind: Vec<(usize, Superblock)>,
 }
 
 /// The array that a reshape makes of another one.
@@ -313,7 +315,9 @@ impl<D: Clone> StartPlan<D> {
         let place =
             |(id, _): &(usize, Superblock)| in_order.iter().position(|member| member.0 == *id);
         let rewrite = assembly.rewrite.iter().filter(|_| !request.read_only);
-        let rewrite = rewrite.filter_map(place).collect();
+        let rewrite: Vec<usize> = rewrite.filter_map(place).collect();
+        let behind = assembly.behind.iter().filter(|_| !rewrite.is_empty());
+        let behind = behind.filter_map(|it| Some((place(it)?, it.1.clone()))).collect();
         if !request.force && needs_missing(&assembly, bitmap.as_ref()) {
             let slots = (0..).map(Slot).zip(&assembly.members);
             let missing = slots.filter(|(_, id)| id.is_none()).map(|(slot, _)| slot).collect();
@@ -325,8 +329,16 @@ impl<D: Clone> StartPlan<D> {
             None => Geometry::new(&assembly.config)?,
         };
         let may_write = request.may_write();
-        let mut plan =
-            Self { assembly, geometry, members, bitmap, replays: false, may_write, rewrite };
+        let mut plan = Self {
+            assembly,
+            geometry,
+            members,
+            bitmap,
+            replays: false,
+            may_write,
+            rewrite,
+            behind,
+        };
         if let Some(device) = plan.assembly.journal {
             let members = &mut plan.members;
             plan.replays = journal::check(io, &plan.geometry, members, may_write)
@@ -360,8 +372,17 @@ impl<D: Clone> StartPlan<D> {
         &mut self,
         io: &mut I,
     ) -> Result<CarriedOut, CarryOutError<I::Error>> {
+        for (index, superblock) in &self.behind {
+            write_superblock(io, &self.members[*index].device, superblock)
+                .map_err(CarryOutError::Force)?;
+        }
+        for (index, _) in &self.behind {
+            io.flush(&self.members[*index].device).map_err(CarryOutError::Force)?;
+        }
         for &index in &self.rewrite {
-            write_superblock(io, &self.members[index]).map_err(CarryOutError::Force)?;
+            let member = &self.members[index];
+            write_superblock(io, &member.device, member.superblock())
+                .map_err(CarryOutError::Force)?;
         }
         let mut done = CarriedOut::default();
         if self.replays {
@@ -529,17 +550,17 @@ fn write_absent<I: StartIo>(
     let superblocks: Vec<_> = members.iter().map(StartMember::superblock).collect();
     for (index, superblock) in record_absent(&superblocks) {
         members[index].record.superblock = superblock;
-        write_superblock(io, &members[index])?;
+        write_superblock(io, &members[index].device, members[index].superblock())?;
     }
     Ok(())
 }
 
 fn write_superblock<I: StartIo>(
     io: &mut I,
-    member: &StartMember<I::Device>,
+    device: &I::Device,
+    superblock: &Superblock,
 ) -> Result<(), I::Error> {
-    let superblock = member.superblock();
     let mut bytes = superblock.encode();
     bytes.resize(bytes.len().next_multiple_of(512), 0);
-    io.write_superblock(&member.device, superblock.super_sector(), &bytes)
+    io.write_superblock(device, superblock.super_sector(), &bytes)
 }

@@ -20,6 +20,8 @@ Examples:
   lapstrake grow mirror --raid-devices 3 disk2.img
   lapstrake grow data --raid-devices 5 disk4.img         a RAID5 of four members becomes one of five
   lapstrake grow data --level 6 disk5.img                a RAID5 gets a second parity
+  lapstrake grow mirror --level 5 --raid-devices 3 disk2.img
+  lapstrake grow fast --level 10 disk2.img disk3.img     a RAID0 gets copies
   lapstrake grow data --chunk 128K --layout right-symmetric
   lapstrake grow copies --layout o2 --raid-devices 5 disk4.img   a RAID10 with its copies in the next row
 
@@ -48,6 +50,9 @@ Exit codes:
 /// any moment, and the next `lapstrake serve` goes on, or Linux does. A write-intent bitmap is taken away first. Members come
 /// out of the spares; none may be missing. Before members go, --array-size takes from clients what the others cannot hold;
 /// who was in the last slots is a spare then.
+///
+/// A RAID1 of two becomes a RAID5 and back, a RAID0 a RAID4, 5, 6 or 10 and back, without a block being moved for that: parity
+/// or copies are made on the members that are added, or let go of with who holds them.
 ///
 /// A new internal bitmap goes where mdadm puts it; the least chunk depends on the
 /// room beside the superblocks. Another chunk or place means that the old bitmap is taken away first: if the
@@ -81,7 +86,7 @@ pub struct Args {
     /// How many copies a RAID1 is to have, or how many members a RAID4, 5, 6 or 10
     #[arg(short = 'n', long, value_name = "N", conflicts_with_all = ["bitmap", "size", "array_size"])]
     raid_devices: Option<u16>,
-    /// The level that a RAID4, 5 or 6 is to have: 4, 5 or 6 [default number of members: one more for a second parity]
+    /// The level that it is to have: 0, 1, 4, 5, 6 or 10 [default number of members: as many for data]
     #[arg(short, long, value_name = "LEVEL", conflicts_with_all = ["bitmap", "size", "array_size"])]
     level: Option<Level>,
     /// The chunk that it, or a RAID10, is to have, a bare number is KiB
@@ -90,7 +95,7 @@ pub struct Args {
     /// The layout that it, or a RAID10, is to have, by mdadm's names
     #[arg(short = 'p', long, value_name = "LAYOUT", conflicts_with_all = ["bitmap", "size", "array_size"])]
     layout: Option<String>,
-    /// Devices to be added first, as by `lapstrake add`
+    /// Devices to be added, as by `lapstrake add`
     #[arg(value_name = "MEMBER", conflicts_with_all = ["bitmap", "size", "array_size"], value_parser = options::member())]
     members: Vec<MemberSpec>,
     /// Write over the bitmap's file if there is one, or over what the devices to be added hold

@@ -351,6 +351,9 @@ pub struct Assembly {
     /// What `force` changed: superblocks to write in this order before the array starts. All
     /// members are here or none, so that a crash half-way leaves what `force` finds again.
     pub rewrite: Vec<(usize, Superblock)>,
+    /// Members that are one event behind the freshest, with superblocks that are not. They are to be written, and stable, before
+    /// any of `rewrite` that counts another event, which would leave them two behind.
+    pub behind: Vec<(usize, Superblock)>,
     /// Whether the array may be started.
     pub start: Result<(), Refusal>,
 }

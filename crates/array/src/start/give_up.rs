@@ -68,11 +68,8 @@ fn forget(
 ) {
     assembly.resync_from = resync.then_some(Sector(0));
     let taken = assembly.verdicts.iter().filter(|verdict| !matches!(verdict.1, Verdict::Left(_)));
-    let mut taken: Vec<(usize, Superblock)> =
-        taken.filter_map(|&(id, _)| Some((id, superblocks[id].clone()?))).collect();
-    // A cut is to leave nobody two events behind.
-    taken.sort_by_key(|(_, superblock)| superblock.events());
-    let (ids, mut told): (Vec<usize>, Vec<Superblock>) = taken.into_iter().unzip();
+    let taken = taken.filter_map(|&(id, _)| Some((id, superblocks[id].clone()?)));
+    let (ids, mut told): (Vec<usize>, Vec<Superblock>) = taken.unzip();
     for superblock in &mut told {
         forget(superblock);
         superblock.set_clean(!resync);

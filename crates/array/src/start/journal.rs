@@ -132,6 +132,6 @@ impl<I: StartIo> Disks for Devices<'_, I> {
         write_absent(self.io, self.members)?;
         let journal = self.members.last_mut().expect("the journal is one");
         journal.record.superblock.set_journal_tail(position);
-        write_superblock(self.io, journal)
+        write_superblock(self.io, &journal.device, journal.superblock())
     }
 }

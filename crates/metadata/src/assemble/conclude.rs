@@ -225,6 +225,11 @@ fn conclude(
     let has_one_copy = level == Level::Raid1 && in_sync.iter().flatten().count() == 1;
     let needs_resync = level.has_redundancy() && !has_one_copy && !make_clean;
     let id = |i: usize| table.candidates[i].id;
+    let is_behind =
+        |i: &usize| table.candidates[*i].superblock.events() < sb.events() && !forced.contains(i);
+    let behind = table.holders().into_iter().flatten().filter(is_behind);
+    let levelled = |i: usize| (id(i), force::with_state_of(table.candidates[i].superblock, sb));
+    let behind = behind.map(levelled).collect();
     let judged = || table.candidates.iter().map(|c| c.id).zip(&table.verdicts);
     // No resync will come to where one under recovery has a copy already, and what was being written there may be
     // on one of the two only.
@@ -258,6 +263,7 @@ fn conclude(
         older: older(&table),
         forced: forced.into_iter().map(id).collect(),
         rewrite,
+        behind,
         start,
         geometry: table.geometry,
         config: table.config,

@@ -86,8 +86,7 @@ fn can_be_raised(verdict: &Verdict) -> bool {
 /// one state, and one table of devices with each member in its slot. Who is missing must not come back as
 /// current: it may have been used alone, or beside others than these.
 ///
-/// Who is one event behind comes first, so that a cut does not leave it two behind. Those forced come last: until one is
-/// written it is as stale as before.
+/// Those forced come last: until one is written it is as stale as before.
 pub(super) fn rewrite(
     table: &Table<'_>,
     forced: &[usize],
@@ -105,7 +104,7 @@ pub(super) fn rewrite(
         model.set_clean(true);
     }
     let mut in_order: Vec<usize> = holders().filter_map(|(_, i)| i).collect();
-    in_order.sort_by_key(|i| (forced.contains(i), table.candidates[*i].superblock.events()));
+    in_order.sort_by_key(|i| forced.contains(i));
     let (ids, mut superblocks): (Vec<usize>, Vec<Superblock>) = in_order
         .into_iter()
         .map(|i| (table.candidates[i].id, with_state_of(table.candidates[i].superblock, &model)))
