@@ -43,6 +43,8 @@ pub(crate) struct Member {
     /// A spare is to take its place. It is kept while there is none.
     is_to_go: bool,
     log: BadBlockLog,
+    /// Of a journal: its tail as all superblocks say it, whatever an update said that was refused.
+    tail_on_record: Option<u64>,
 }
 
 /// What superblocks are to say besides who the members are.
@@ -147,7 +149,8 @@ impl Member {
         sb.set_has_bad_blocks(self.log.has_bad_blocks());
         // A journal's tail is in the same place.
         if self.state == DiskState::Journal {
-            array.tail.into_iter().for_each(|position| sb.set_journal_tail(position));
+            let on_record = *self.tail_on_record.get_or_insert(sb.journal_tail());
+            sb.set_journal_tail(array.tail.unwrap_or(on_record));
         } else {
             let is_incomplete = self.is_incomplete();
             let sb = &mut self.superblock;
@@ -175,6 +178,7 @@ impl Membership {
                 by_bitmap: false,
                 is_to_go: false,
                 log: BadBlockLog::new(record.bad_blocks, false),
+                tail_on_record: None,
                 superblock: record.superblock,
                 data_before: None,
                 lacks_before: false,
@@ -330,6 +334,7 @@ impl Membership {
             by_bitmap: slot.is_some(),
             is_to_go: false,
             log: BadBlockLog::new(blocks, true),
+            tail_on_record: None,
         });
         self.check();
     }
@@ -408,6 +413,12 @@ impl Membership {
     /// So many sectors of a member could not be read and were written anew.
     pub(crate) fn add_corrected(&mut self, id: MemberId, len: Sectors) {
         self.get_mut(id).superblock.add_corrected(len);
+    }
+
+    /// The journal's tail is on record there.
+    pub(crate) fn tail_recorded(&mut self, position: u64) {
+        let journals = self.members.iter_mut().filter(|member| member.state == DiskState::Journal);
+        journals.for_each(|journal| journal.tail_on_record = Some(position));
     }
 
     /// Has all superblocks name this place of the bitmap, or none.

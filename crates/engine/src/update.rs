@@ -12,7 +12,8 @@
 //! - [`Order::Recorded`](crate::messages::Order::Recorded) follows an update that was begun after the failure was
 //!   known and that every remaining member has stable;
 //! - an update that fails on a member is followed by another one without that member;
-//! - events that record a failure > events in the superblock of the member that failed.
+//! - events that record a failure > events in the superblock of the member that failed, by two or more before a write that left
+//!   it out is answered: mdadm takes a member that is one event behind back when it is forced.
 
 use crate::{
     bad_blocks::BadRange,
@@ -37,8 +38,10 @@ struct Update {
     more: bool,
     /// It only gives all members one count.
     levels: bool,
-    /// Members whose failure it puts on record: shards answer writes that left them out after it, not before.
+    /// Members whose failure it puts on record.
     covers: Vec<MemberId>,
+    /// Members whose failure it puts on record by a second event: shards answer writes that left them out after it, not before.
+    confirms: Vec<MemberId>,
     /// Bad blocks that it puts on record.
     bad: Vec<BadRange>,
     /// The journal's tail that it puts on record.
@@ -99,6 +102,8 @@ pub(crate) struct MetadataUpdates {
     active_on_disk: bool,
     /// Failures that no update has put on record or is about to.
     unrecorded: Vec<MemberId>,
+    /// Failures that are on record by one event, which mdadm takes no member for out of date by.
+    unconfirmed: Vec<MemberId>,
     /// Bad blocks that are not on record yet.
     unrecorded_bad: Vec<BadRange>,
     /// Something besides failures is to be put on record.
@@ -118,6 +123,7 @@ impl MetadataUpdates {
             is_uneven,
             active_on_disk: false,
             unrecorded: Vec::new(),
+            unconfirmed: Vec::new(),
             unrecorded_bad: Vec::new(),
             is_requested: false,
             tail: None,
@@ -150,7 +156,7 @@ impl MetadataUpdates {
 
     /// Something waits for the next update.
     pub(crate) fn is_wanted(&self) -> bool {
-        self.is_requested || !self.unrecorded.is_empty()
+        self.is_requested || !self.unrecorded.is_empty() || !self.unconfirmed.is_empty()
     }
 
     /// Superblocks say all that there is to say of the members.
@@ -192,6 +198,7 @@ impl MetadataUpdates {
             more: false,
             levels,
             covers: Vec::new(),
+            confirms: Vec::new(),
             bad: Vec::new(),
             tail: None,
             left: None,
@@ -202,9 +209,11 @@ impl MetadataUpdates {
         };
         if !levels {
             update.covers = mem::take(&mut self.unrecorded);
+            update.confirms = mem::take(&mut self.unconfirmed);
             update.more = mem::take(&mut self.is_requested);
             let counts_on = mem::take(&mut self.lacks_former) || terms.counts_on;
-            update.bare = update.covers.is_empty() && !update.more && !counts_on;
+            let is_of_failures = !update.covers.is_empty() || !update.confirms.is_empty();
+            update.bare = !is_of_failures && !update.more && !counts_on;
             self.count_event(update.active, update.bare, terms.is_resync_due);
             update.events_max = events_before.max(self.events);
             let is_ahead = self.events > events_before || events_before == u64::MAX;
@@ -248,7 +257,8 @@ impl MetadataUpdates {
         let update = self.update.as_ref().expect("superblocks are of an update");
         assert!(update.left.is_none(), "superblocks of an update are sent once");
         // Who failed must not come back as current when the journal no longer holds what it lacks.
-        let records_failure = !update.covers.is_empty() || !self.unrecorded.is_empty();
+        let is_of_failures = !update.covers.is_empty() || !update.confirms.is_empty();
+        let records_failure = is_of_failures || !self.unrecorded.is_empty();
         self.is_requested |= records_failure && self.tail.is_some();
         let tail = self.tail.take_if(|_| !records_failure);
         UpdateContent { active: update.active, bare: update.bare, tail }
@@ -304,7 +314,8 @@ impl MetadataUpdates {
             self.can_step_back = false;
         }
         self.active_on_disk = update.active;
-        let Update { active, covers: failed, bad, tail, .. } = update;
+        self.unconfirmed.extend(update.covers);
+        let Update { active, confirms: failed, bad, tail, .. } = update;
         Some(Recorded { active, failed, bad, tail })
     }
 
@@ -312,6 +323,7 @@ impl MetadataUpdates {
     /// than any member that missed it can hold, even after a step back.
     fn take_back(&mut self, update: Update) {
         self.unrecorded.extend(update.covers);
+        self.unconfirmed.extend(update.confirms);
         self.unrecorded_bad.extend(update.bad);
         self.tail = self.tail.or(update.tail);
         self.is_requested |= update.more;
@@ -389,7 +401,10 @@ impl Supervisor {
         for range in recorded.bad {
             self.tell_recorded(range);
         }
-        self.orders.extend(recorded.tail.map(Order::TailMoved));
+        if let Some(position) = recorded.tail {
+            self.members.tail_recorded(position);
+            self.orders.push_back(Order::TailMoved(position));
+        }
         self.bitmap_recorded();
         self.shape_recorded();
         self.reshape_recorded();
@@ -485,8 +500,12 @@ mod tests {
         updates.member_failed(MEMBER);
         assert!(updates.is_idle());
         assert_eq!(updates.events(), 11);
-        assert_eq!(recorded(&mut updates, false).failed, [MEMBER]);
+        assert_eq!(recorded(&mut updates, false).failed, [], "it is one event behind");
         assert_eq!(updates.events(), 12);
+        assert!(updates.is_wanted() && !updates.is_recorded());
+        assert_eq!(recorded(&mut updates, false).failed, [MEMBER]);
+        assert_eq!(updates.events(), 13);
+        assert!(updates.is_recorded());
     }
 
     #[test]
@@ -499,11 +518,13 @@ mod tests {
         updates.written(true);
         assert_eq!(updates.end().expect("all have it").failed, []);
         assert_eq!(updates.events(), 11, "the member that failed may hold so many");
-        // The others hold 10: they are levelled at 11 before 12 says who failed.
-        assert_eq!(recorded(&mut updates, false).failed, []);
-        assert_eq!(updates.events(), 11);
+        // The others hold 10: they are levelled at 11 before 12 says who failed, and 13 leaves it behind.
+        for events in [11, 12] {
+            assert_eq!(recorded(&mut updates, false).failed, []);
+            assert_eq!(updates.events(), events);
+        }
         assert_eq!(recorded(&mut updates, false).failed, [MEMBER]);
-        assert_eq!(updates.events(), 12);
+        assert_eq!(updates.events(), 13);
         assert!(updates.is_recorded());
     }
 
@@ -548,6 +569,7 @@ mod tests {
         updates.written(true);
         updates.written(true);
         assert_eq!(updates.end().expect("all have it").tail, None);
+        assert_eq!(recorded(&mut updates, true).tail, None);
         assert_eq!(recorded(&mut updates, true).tail, Some(64));
     }
 

@@ -45,6 +45,28 @@ fn hand_spares_over(versions: &[&str]) {
     }
 }
 
+/// What would be lost: what was written without a member, if mdadm, forced, took that for current.
+#[test]
+fn a_forced_start_by_mdadm_leaves_out_who_failed_here() {
+    let Some(mut md) = Md::boot("a forced start of an array that lacks a member") else { return };
+    for (options, members) in [("-l5 -c64", "m0 m1 m2"), ("-l10 -c64", "m0 m1 m2 m3")] {
+        let lab = Lab::new(&[12; 4]);
+        lab.run(&format!("create data {options} --assume-clean {members}")).ok();
+        let server = lab.serve_data(&format!("--safe-mode-delay 0 {members}"));
+        let size = server.facts["array_bytes"].as_u64().unwrap() as usize;
+        lab.fill(&server, &pattern(43, size));
+        lab.run("fail data m2").ok();
+        let bytes = pattern(44, size);
+        lab.fill(&server, &bytes);
+        server.kill();
+        let script = "quietly mdadm --assemble --force --run /dev/md0 ${devices[@]}
+            dump $dir/dump
+            quietly mdadm --stop /dev/md0";
+        md.play(&lab, members, script);
+        assert!(lab.read("dump") == bytes, "{options}");
+    }
+}
+
 #[test]
 fn who_is_write_mostly_for_one_is_not_read_by_the_other() {
     let Some(mut md) = Md::boot("write-mostly members") else { return };

@@ -106,7 +106,7 @@ fn a_member_that_cannot_flush_before_the_empty_unit_is_on_record_before_the_new_
     assert!(story.pending.is_empty(), "nothing says so before the unit is stable");
     story.end(&again, true);
     let number = story.records()[1].superblock.dev_number();
-    for tail in [0, 64] {
+    for tail in [0, 0, 64] {
         let told = superblocks(&story.pending);
         assert_eq!(told.len(), 3, "all but the member");
         assert!(told.iter().all(|(_, superblock)| superblock.role_of(number) == Role::Faulty));

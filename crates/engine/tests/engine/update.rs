@@ -133,3 +133,27 @@ fn the_tail_moves_when_a_failure_is_on_record_and_not_with_it() {
     story.settle();
     assert!(story.orders.contains(&Order::TailMoved(64)));
 }
+
+/// What would be lost: what a member lacks that fails, if a tail that was not written went out with the record of its failure.
+#[test]
+fn a_tail_that_was_not_written_waits_like_any_other() {
+    let journal = MemberId(3);
+    let mut story = Story::journaled(Level::Raid5, 3);
+    story.activate();
+    story.notice(Notice::JournalTail { position: 64, is_urgent: true });
+    let dropped: Vec<WriteId> = story.pending.drain(..).map(|write| write.id).collect();
+    assert!(!dropped.is_empty(), "it was about to be written");
+    story.supervisor.handle_unflushed(story.now, &[MemberId(0)], &dropped);
+    story.drain();
+    while !story.orders.contains(&Order::Recorded(MemberId(0))) {
+        let write = story.pending.remove(0);
+        for (_, told) in
+            superblocks(std::slice::from_ref(&write)).iter().filter(|it| it.0 == journal)
+        {
+            assert_eq!(told.journal_tail(), 0);
+        }
+        story.end(&write, true);
+    }
+    story.settle();
+    assert!(story.orders.contains(&Order::TailMoved(64)));
+}

@@ -120,14 +120,16 @@ impl CoordinatorRuntime {
         if self.coordinator.is_broken() {
             return Err(self.cannot_change());
         }
-        if self.coordinator.supervisor().is_some_and(Supervisor::is_changing_bitmap) {
-            return Err(BitmapError::IsChanging.into());
-        }
-        let progress = self.coordinator.supervisor().and_then(|s| s.sync_progress(runtime.now()));
-        progress.map_or(Ok(()), |progress| {
+        let supervisor = self.coordinator.supervisor();
+        // A reshape has the bitmap go first.
+        if let Some(progress) = supervisor.and_then(|it| it.sync_progress(runtime.now())) {
             let (action, array) = (action_name(progress.action), self.facts.name.clone());
-            Err(BitmapError::DuringSync { action, array }.into())
-        })
+            return Err(BitmapError::DuringSync { action, array }.into());
+        }
+        match supervisor.is_some_and(Supervisor::is_changing_bitmap) {
+            true => Err(BitmapError::IsChanging.into()),
+            false => Ok(()),
+        }
     }
 
     /// Whether an overlay takes the members' writes.

@@ -196,7 +196,7 @@ impl CoordinatorRuntime {
         let spares = supervisor.members().filter(|it| it.1 == DiskState::Spare).count();
         let needed = new.saturating_sub(old);
         if spares < usize::from(needed) {
-            return Err(ResizeError::NeedsSpares { needed, spares, copies: new, array: array() });
+            return Err(ResizeError::NeedsSpares { needed, spares, array: array() });
         }
         self.check_bad_blocks(supervisor)
     }

@@ -291,7 +291,7 @@ impl CoordinatorRuntime {
         let needed = copies.saturating_sub(old.raid_disks());
         if spares < usize::from(needed) {
             let array = self.facts.name.clone();
-            return Err(ResizeError::NeedsSpares { needed, spares, copies, array });
+            return Err(ResizeError::NeedsSpares { needed, spares, array });
         }
         let geometry = self.geometry_of(supervisor, old.component(), copies)?;
         Ok(Change::Shape(Box::new(NewShape { geometry, bitmap: None, assume_clean: false })))

@@ -87,7 +87,7 @@ pub enum OpenArrayError {
     /// A reshape that is under way cannot be carried on.
     #[error(
         "a reshape is in progress, and the array cannot be served for writing so: {0}; nothing was written; it can be read \
-         (lapstrake cat, serve --read-only)"
+         (`lapstrake cat`, `lapstrake serve --read-only`, with --force if that is needed)"
     )]
     NoReshape(NoReshape),
     /// The position on record is none at which a reshape stops.

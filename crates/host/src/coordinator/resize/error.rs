@@ -219,8 +219,7 @@ pub enum ResizeError {
     },
     /// Redundancy could not be made for what comes to it.
     #[error(
-        "a member is missing, and what comes to the array would have no redundancy; nothing was changed; add a member \
-         and wait for its recovery first (`lapstrake add {array} MEMBER`)"
+        "a member is missing; nothing was changed; add a member and wait for its recovery first (`lapstrake add {array} MEMBER`)"
     )]
     Degraded {
         /// The array's name as a shell takes it.
@@ -286,16 +285,14 @@ pub enum ResizeError {
     },
     /// A copy would be missing from the first moment.
     #[error(
-        "{needed} more members need as many spares, and there are {spares}; nothing was changed; name the devices behind \
-         --raid-devices {copies}, or add them first (`lapstrake add {array} MEMBER`)"
+        "{needed} more members need as many spares, and there are {spares}, be it for a step on the way; nothing was changed; \
+         name their devices at the end of the same command, or add them first (`lapstrake add {array} MEMBER`)"
     )]
     NeedsSpares {
         /// How many.
         needed: u16,
         /// How many there are.
         spares: usize,
-        /// What was asked for.
-        copies: u16,
         /// The array's name as a shell takes it.
         array: String,
     },
