@@ -423,7 +423,8 @@ impl Server<'_> {
             ))),
             (_, End { unmounted: false, .. }) => Err(Failure::new(format!(
                 "{name}: stopped, all that it was sent is flushed and its superblocks say clean, but its file \
-                 or device was in use: what a file system on a file had not written yet is lost. Unmount that and \
+                 or device was in use: what a file system on a file had not written yet is \
+                 lost. Unmount that and \
                  detach its loop device now, and before the next stop"
             ))),
             (Some(status), _) => Ok(Exit::Of(captive::exit_code(status?))),

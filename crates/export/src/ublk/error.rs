@@ -65,13 +65,16 @@ pub enum UblkError {
     Thread(io::Error),
     /// It was taken away under its users.
     #[error(
-        "{}: taken away, but somebody has it open still (a file system, a loop device?): what file systems on it had not \
-         written was written before, and what they read or write from now on fails",
-        path.display()
+        "{}: taken away, but somebody has it open still (a file system, a loop device?): what the kernel had not written \
+         {}, and what they read or write from now on fails",
+        path.display(),
+        if *is_written { "was written before" } else { "is lost" }
     )]
     InUse {
         /// Where it was.
         path: PathBuf,
+        /// What the kernel held for it was written before.
+        is_written: bool,
     },
 }
 

@@ -20,7 +20,7 @@ use queue::{QueueSession, Terms};
 use std::{
     fs::{self, File, OpenOptions},
     io,
-    os::unix::fs::OpenOptionsExt,
+    os::{fd::AsRawFd, unix::fs::OpenOptionsExt},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -213,14 +213,19 @@ impl Device {
         command(&self.control, &self.info, code, payload, data)
     }
 
-    /// Takes the device away: what file systems on it have not written yet is written, and requests are answered.
+    /// Takes the device away: what a file system on it has not written yet is written, and requests are answered.
     ///
     /// # Errors
     /// [`UblkError::InUse`]: whoever uses it gets errors from now on; others.
     pub fn stop(mut self) -> Result<(), UblkError> {
         let is_used = self.is_used();
-        self.take_away()?;
-        if is_used { Err(UblkError::InUse { path: self.path() }) } else { Ok(()) }
+        // Of a device that can be taken over the kernel fails all that comes once it is told to stop.
+        let is_written = is_used && write_out(&self.path()).is_ok();
+        self.take_away(is_used)?;
+        match is_used {
+            true => Err(UblkError::InUse { path: self.path(), is_written }),
+            false => Ok(()),
+        }
     }
 
     /// Whether somebody has it open, and goes on to; if nobody has, and the driver can tell, it is stopped.
@@ -240,7 +245,7 @@ impl Device {
         }
     }
 
-    fn take_away(&mut self) -> Result<(), UblkError> {
+    fn take_away(&mut self, is_used: bool) -> Result<(), UblkError> {
         if std::mem::replace(&mut self.is_gone, true) {
             return Ok(());
         }
@@ -248,8 +253,11 @@ impl Device {
         drop(stop);
         self.command(Code::StopDev, &mut [], 0)?;
         self.character = None;
-        if self.is_begun {
-            return self.command(Code::DelDevAsync, &mut [], 0);
+        if is_used || self.is_begun {
+            // Its number is free when the last user has gone. Where that cannot be asked for (before Linux 6.9, and of an
+            // unprivileged device), the next server of the array sees to it.
+            let _ = self.command(Code::DelDevAsync, &mut [], 0);
+            return Ok(());
         }
         // It has panicked, or ends now.
         let _ = thread.map(JoinHandle::join);
@@ -261,7 +269,7 @@ impl Device {
 impl Drop for Device {
     fn drop(&mut self) {
         // After `stop` there is nothing left to do.
-        let _ = self.take_away();
+        let _ = self.take_away(false);
     }
 }
 
@@ -270,6 +278,18 @@ impl Drop for Device {
 pub fn is_held(device: &Path) -> bool {
     let opened = OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(device);
     opened.is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY))
+}
+
+/// Has the kernel write what it holds for a device, and for a file system that lies there.
+fn write_out(device: &Path) -> io::Result<()> {
+    /// `BLKFLSBUF` of linux/fs.h.
+    const FLUSH_BUFFERS: libc::Ioctl = 0x1261;
+    let device = File::open(device)?;
+    // SAFETY: the descriptor is open, and the command has no argument.
+    match unsafe { libc::ioctl(device.as_raw_fd(), FLUSH_BUFFERS, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Starts a device, and tells the kernel its size when that changes.
