@@ -15,7 +15,7 @@ mod ublk;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::{complete, options, patience, print, text};
 use captive::Captive;
-use fronts::{Disks, Fronts};
+use fronts::Fronts;
 use lapstrake_device::{Backend, MemberSpec, quoted};
 use lapstrake_export::fuse::Mount;
 use lapstrake_export::nbd::ExportInfo;
@@ -314,7 +314,7 @@ pub fn run(args: &Args) -> Outcome {
     }
     let checked = args.fuse.as_deref().map_or(Ok(()), Mount::check).map_err(Failure::new);
     let checked = checked.and_then(|()| Tls::new(&args.tls));
-    let disks = disks(args, &opened);
+    let disks = disk::disks(args, &opened);
     let fronts = checked
         .and_then(|tls| Fronts::bind(&places, tls, &disks, &name))
         .map_err(|failure| Failure::new(format!("{}; nothing was written", failure.message)))?;
@@ -333,16 +333,6 @@ pub fn run(args: &Args) -> Outcome {
     disk.bytes = array.bytes();
     let server = Server { args, name, dir, array, fronts };
     server.run(claim, (export, disk), new_overlay)
-}
-
-fn disks<'a>(args: &'a Args, opened: &Opened) -> Disks<'a> {
-    let uuid = opened.parts.plan.members[0].superblock().set_uuid();
-    Disks {
-        vhost_user: args.vhost_user.as_deref(),
-        ublk: args.ublk,
-        queues: u16::try_from(settings(args).shards).unwrap_or(u16::MAX),
-        identity: ublk::identity(uuid, args.volume.as_deref(), args.partition),
-    }
 }
 
 /// An export has the array's name.

@@ -540,7 +540,8 @@ impl Queue {
     fn cancel_where(&mut self, matches: impl Fn(&Slot) -> bool) {
         for key in 0..self.slots.len() {
             let slot = &mut self.slots[key];
-            let waits_for_peer = slot.member.is_none() && !matches!(slot.work, Work::Command { .. });
+            let waits_for_peer =
+                slot.member.is_none() && !matches!(slot.work, Work::Command { .. });
             if slot.active && waits_for_peer && matches(slot) {
                 slot.cancelled = true;
                 match &mut self.driver {

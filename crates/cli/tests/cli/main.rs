@@ -47,6 +47,7 @@ mod soak_serve;
 mod superblocks;
 mod support;
 mod tuning;
+mod ublk;
 mod unknown;
 mod updates;
 mod vhost_user;

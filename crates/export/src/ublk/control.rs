@@ -208,7 +208,8 @@ impl Control {
         let path_bytes = buffer.len();
         buffer.extend_from_slice(payload);
         let mut command = [0; 80];
-        let mut put = |at: usize, value: &[u8]| command[at..at + value.len()].copy_from_slice(value);
+        let mut put =
+            |at: usize, value: &[u8]| command[at..at + value.len()].copy_from_slice(value);
         put(0, &number.to_ne_bytes());
         put(4, &NO_QUEUE.to_ne_bytes());
         if !buffer.is_empty() {

@@ -13,8 +13,10 @@ pub enum UblkError {
         source: io::Error,
     },
     /// There is no io_uring with long entries.
-    #[error("ublk needs io_uring, which is refused here: {0}; kernel.io_uring_disabled or a seccomp filter may be why; \
-             --nbd and --fuse do without")]
+    #[error(
+        "ublk needs io_uring, which is refused here: {0}; kernel.io_uring_disabled or a seccomp filter may be why; \
+             --nbd and --fuse do without"
+    )]
     Ring(io::Error),
     /// It does not say what it can do.
     #[error("the kernel's ublk is too old (before Linux 6.5): {0}; --nbd and --fuse do without")]
@@ -28,7 +30,9 @@ pub enum UblkError {
         source: io::Error,
     },
     /// What a dead server of this array has left cannot be taken over, nor taken away.
-    #[error("{path}: left by a server of this array that died, and cannot be taken over: {source}; nothing was changed")]
+    #[error(
+        "{path}: left by a server of this array that died, and cannot be taken over: {source}; nothing was changed"
+    )]
     LeftBehind {
         /// Its character device.
         path: String,
@@ -36,8 +40,10 @@ pub enum UblkError {
         source: io::Error,
     },
     /// Shards do without io_uring.
-    #[error("ublk needs io_uring, and the array is served by threads; leave --backend and LAPSTRAKE_BACKEND out, or say \
-             --nbd or --fuse")]
+    #[error(
+        "ublk needs io_uring, and the array is served by threads; leave --backend and LAPSTRAKE_BACKEND out, or say \
+             --nbd or --fuse"
+    )]
     Threads,
     /// The character device cannot be opened, or its memory not be shared.
     #[error("{path}: {source}; nothing was served by it. udev gives it to who may use it")]
@@ -97,8 +103,12 @@ fn control_hint(error: &io::Error) -> &'static str {
 fn add_hint(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::EEXIST) => "; that number is in use: say another, or none",
-        Some(libc::EPERM) => "; it needs CAP_SYS_ADMIN here, since the kernel has no unprivileged devices",
-        Some(libc::EACCES) => "; there are as many unprivileged devices as may be (ublk_drv's ublks_max)",
+        Some(libc::EPERM) => {
+            "; it needs CAP_SYS_ADMIN here, since the kernel has no unprivileged devices"
+        }
+        Some(libc::EACCES) => {
+            "; there are as many unprivileged devices as may be (ublk_drv's ublks_max)"
+        }
         _ => "",
     }
 }
@@ -109,7 +119,8 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_told_with_what_to_do() {
-        let told = |errno| UblkError::Control { source: io::Error::from_raw_os_error(errno) }.to_string();
+        let told =
+            |errno| UblkError::Control { source: io::Error::from_raw_os_error(errno) }.to_string();
         assert!(told(libc::ENOENT).ends_with("`modprobe ublk_drv`"), "{}", told(libc::ENOENT));
         assert!(told(libc::EACCES).contains("CAP_SYS_ADMIN"), "{}", told(libc::EACCES));
         let source = io::Error::from_raw_os_error(libc::EEXIST);

@@ -96,10 +96,8 @@ impl Device {
         }
         let recovery = feature::USER_RECOVERY | feature::USER_RECOVERY_REISSUE;
         // Who has the rights is no unprivileged server, and who has not is left without recovery: the driver sees to it.
-        let flags = recovery
-            | feature::UNPRIVILEGED_DEV
-            | feature::CMD_IOCTL_ENCODE
-            | feature::UPDATE_SIZE;
+        let flags =
+            recovery | feature::UNPRIVILEGED_DEV | feature::CMD_IOCTL_ENCODE | feature::UPDATE_SIZE;
         let wanted = Info {
             number: number.unwrap_or(u32::MAX),
             queues,
@@ -136,18 +134,24 @@ impl Device {
     ///
     /// # Errors
     /// [`UblkError`].
-    pub fn start(&mut self, handle: &Handle, disk: &Disk, size: &ArraySize) -> Result<(), UblkError> {
+    pub fn start(
+        &mut self,
+        handle: &Handle,
+        disk: &Disk,
+        size: &ArraySize,
+    ) -> Result<(), UblkError> {
         if handle.detail().is_some_and(|detail| detail.backend != "io_uring") {
             return Err(UblkError::Threads);
         }
+        let path = character_path(self.info.number);
+        let failed = |source| UblkError::Character { path: path.clone(), source };
+        // Of an unprivileged device, the rights on it are those on the commands that follow.
+        let character = open_when_there(Path::new(&path));
+        let character = Arc::new(character.map_err(failed)?);
         if !self.is_recovered {
             let mut params = params(disk, size.bytes(), self.info.request_bytes);
             self.command(Code::SetParams, &mut params, 0)?;
         }
-        let path = character_path(self.info.number);
-        let character = open_when_there(Path::new(&path));
-        let failed = |source| UblkError::Character { path: path.clone(), source };
-        let character = Arc::new(character.map_err(failed)?);
         let terms = Terms {
             size: size.clone(),
             block_bytes: disk.block_bytes,
@@ -170,7 +174,9 @@ impl Device {
         told.recv().unwrap_or(Err(UblkError::Threads))?;
         self.is_begun = false;
         if self.is_recovered {
-            handle.scope().run(|| info!("{}: goes on after a server that died", self.path().display()));
+            handle
+                .scope()
+                .run(|| info!("{}: goes on after a server that died", self.path().display()));
         }
         lock_memory(handle, &self.path());
         Ok(())
@@ -314,7 +320,10 @@ impl Attendant {
                 self.told = bytes;
                 let told = self.control.on(&self.info, Code::UpdateSize, &mut [], bytes / 512);
                 if let Err(error) = told {
-                    warn!("{}: the kernel cannot be told its new size: {error}", self.path.display());
+                    warn!(
+                        "{}: the kernel cannot be told its new size: {error}",
+                        self.path.display()
+                    );
                 }
             }
             if stopped.recv_timeout(LOOK) != Err(RecvTimeoutError::Timeout) {
@@ -418,8 +427,10 @@ fn open_when_there(path: &Path) -> io::Result<File> {
     loop {
         match OpenOptions::new().read(true).write(true).open(path) {
             Err(error)
-                if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EACCES | libc::EBUSY))
-                    && Instant::now() < until =>
+                if matches!(
+                    error.raw_os_error(),
+                    Some(libc::ENOENT | libc::EACCES | libc::EBUSY)
+                ) && Instant::now() < until =>
             {
                 std::thread::sleep(STEP);
             }

@@ -174,7 +174,11 @@ impl QueueSession {
         unsafe {
             let at = self.descriptors.start.as_ptr().add(tag * DESCRIPTOR_BYTES);
             let words = at.cast::<u32>();
-            (words.read_volatile(), words.add(1).read_volatile(), at.add(8).cast::<u64>().read_volatile())
+            (
+                words.read_volatile(),
+                words.add(1).read_volatile(),
+                at.add(8).cast::<u64>().read_volatile(),
+            )
         }
     }
 
