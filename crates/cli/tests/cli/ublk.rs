@@ -108,6 +108,7 @@ done) &
 for until in 20 100 220; do
     until [ "$(cat /tmp/n 2>/dev/null || echo 0)" -ge $until ]; do nap 0.01; done
     kill -9 $(pidof lapstrake)
+    LAPSTRAKE_BACKEND=threads lapstrake serve $members --ublk 2>/dev/null && die "served by threads"
     serve
 done
 wait

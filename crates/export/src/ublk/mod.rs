@@ -65,7 +65,8 @@ fn block_path(number: u32) -> PathBuf {
     format!("/dev/ublkb{number}").into()
 }
 
-/// A device, which is added or taken over from a server that died, started, and stopped. Dropped, it is taken away.
+/// A device, which is added or taken over from a server that died, started, and stopped. Dropped, it is taken away; or left
+/// for the next server, if it was taken over and not started.
 pub struct Device {
     control: Arc<Control>,
     features: u64,
@@ -171,7 +172,8 @@ impl Device {
         self.attend(handle, size, tell)?;
         self.is_begun = true;
         // The first word is that of a queue that is refused, or of the device.
-        told.recv().unwrap_or(Err(UblkError::Threads))?;
+        let nobody = || Err(UblkError::Queue(io::ErrorKind::BrokenPipe.into()));
+        told.recv().unwrap_or_else(|_| nobody())?;
         self.is_begun = false;
         if self.is_recovered {
             handle
@@ -253,6 +255,10 @@ impl Device {
 
     fn take_away(&mut self, is_used: bool) -> Result<(), UblkError> {
         if std::mem::replace(&mut self.is_gone, true) {
+            return Ok(());
+        }
+        if self.is_recovered && self.character.is_none() {
+            // It was not begun with: whoever uses it goes on to wait for a server.
             return Ok(());
         }
         let (stop, thread) = self.attendant.take().unzip();

@@ -204,9 +204,7 @@ impl QueueSession {
         });
         let kind = match (action, memory) {
             (Action::Read, Some(memory)) => Kind::Read(memory),
-            (Action::Write { fua }, Some(memory)) => {
-                Kind::Write { memory, fua, followed: self.is_followed(tag) }
-            }
+            (Action::Write { fua }, Some(memory)) => Kind::Write { memory, fua, followed: false },
             (Action::Discard, _) => Kind::Discard,
             (Action::WriteZeroes { fua, unmap }, _) => Kind::WriteZeroes { fua, unmap },
             _ => Kind::Flush,
@@ -214,11 +212,6 @@ impl QueueSession {
         let answer = if memory.is_some() { len as i32 } else { 0 };
         self.running[tag] = Some(Running { memory, answer });
         cx.request(tag as u64, kind, offset, len);
-    }
-
-    /// Whether others are under way too: who writes so does not wait for each.
-    fn is_followed(&self, tag: usize) -> bool {
-        self.running.iter().enumerate().any(|(other, running)| other != tag && running.is_some())
     }
 }
 
