@@ -10,6 +10,7 @@ mod part;
 mod place;
 pub mod signals;
 mod tls;
+mod ublk;
 
 use crate::exit::{Exit, Failure, Outcome};
 use crate::{complete, options, patience, print, text};
@@ -37,16 +38,17 @@ Examples:
   lapstrake serve --nbd 0.0.0.0:10809 --tls-certificates /etc/pki/nbd /dev/sd[b-e]
   lapstrake serve --fuse data.raw disk[0-3].img
   lapstrake serve --vhost-user data.vhost disk[0-3].img
+  lapstrake serve --ublk /dev/sd[b-e]
   lapstrake serve --overlay rescue.cow --fuse data.raw /dev/sd[b-e]
   lapstrake serve --config data
   lapstrake serve --daemon --fuse data.raw disk[0-3].img
   lapstrake serve --read-only *.img --run 'nbdcopy \"$uri\" -' | zstd > array.zst
 
-Without --nbd, --fuse and --vhost-user the array is served by NBD on a Unix socket beside its control socket.
+Without --nbd, --fuse, --vhost-user and --ublk the array is served by NBD on a Unix socket beside its control socket.
 NBD knows no passwords: whoever can connect can read and write the array. With --tls-certificates, TCP clients have to
 use TLS, and those on Unix sockets may; --tls-verify-peer and --tls-allow say whose certificates are taken. Without it
 only addresses of this machine itself (127.0.0.1, [::1]) are listened at, unless --no-tls is said. --run sets
-$uri (and $nbd, the same), $unixsocket, $port, $exportname, $fuse and $vhostuser for its command.
+$uri (and $nbd, the same), $unixsocket, $port, $exportname, $fuse, $vhostuser and $ublk for its command.
 
 At most 256 NBD clients are served at a time. One that is silent between two requests may stay, so
 many of those keep others out; one that has not ended its handshake after a second makes room.
@@ -85,13 +87,18 @@ pub struct Args {
     #[command(flatten)]
     tls: TlsArgs,
     /// Serve the array as this file, by FUSE: an empty one, or one that is made and removed again;
-    /// when it is unmounted and there is no --nbd or --vhost-user, the server stops
+    /// when it is unmounted and there is no --nbd, --vhost-user or --ublk, the server stops
     #[arg(long, value_name = "FILE")]
     fuse: Option<PathBuf>,
     /// Serve the array as a vhost-user-blk device at a Unix socket: the disk of one virtual machine, whose memory is
     /// shared with the server (QEMU: -object memory-backend-memfd,share=on and -device vhost-user-blk-pci)
     #[arg(long, value_name = "PATH")]
     vhost_user: Option<PathBuf>,
+    /// Serve the array as a block device of the kernel, /dev/ublkbN, where it has ublk (Linux 6.5 and newer, `modprobe
+    /// ublk_drv`): of any number that is free, or of this one. One that a server of the array has left which died is
+    /// taken over, and its users go on
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true)]
+    ublk: Option<Option<u32>>,
     /// Never write to the members: keep all writes in this copy-on-write file, which is made if it
     /// is not there and continued if it is; when it has no room left, writes fail until the array was
     /// stopped and started again with more (RAID4, 5 and 6 that lack members may also need --force then, as
@@ -301,14 +308,15 @@ pub fn run(args: &Args) -> Outcome {
     check_exports(args, &name)?;
     let dir = args.control_dir.clone().unwrap_or_else(control::directory);
     let claim = Claim::new(&dir, &name)?;
-    if places.is_empty() && args.fuse.is_none() && args.vhost_user.is_none() {
+    let has_others = args.fuse.is_some() || args.vhost_user.is_some() || args.ublk.is_some();
+    if places.is_empty() && !has_others {
         places.push(Place::Unix(claim.path().with_extension("nbd")));
     }
     let checked = args.fuse.as_deref().map_or(Ok(()), Mount::check).map_err(Failure::new);
     let checked = checked.and_then(|()| Tls::new(&args.tls));
-    let fronts =
-        checked.and_then(|tls| Fronts::bind(&places, tls, args.vhost_user.as_deref(), &name));
-    let fronts = fronts
+    let disks = disk::disks(args, &opened);
+    let fronts = checked
+        .and_then(|tls| Fronts::bind(&places, tls, &disks, &name))
         .map_err(|failure| Failure::new(format!("{}; nothing was written", failure.message)))?;
     let read_only = args.read_only || opened.parts.plan.assembly.lacks_journal;
     let mut export = nbd::export(&opened.parts, read_only);
@@ -378,6 +386,7 @@ impl Server<'_> {
             Ok(begun) => begun,
             Err(failure) => {
                 // Clients who came in before are seen off, and what they wrote is flushed.
+                self.fronts.hang_up();
                 self.array.stop();
                 if let Some(made) = new_overlay.filter(|_| self.fronts.has_any()) {
                     made.keep();
@@ -391,7 +400,7 @@ impl Server<'_> {
         self.announce();
         let detached =
             daemon::tell_served(&format!("serves {}", self.fronts.uris().join(" ")), &log);
-        let may_end = || !self.fronts.has_sockets() && !self.ends_for_good();
+        let may_end = || !self.fronts.has_others() && !self.ends_for_good();
         let asker = match &detached {
             Ok(()) => wait(&events, captive.as_ref(), &may_end),
             Err(_) => None,
@@ -404,8 +413,9 @@ impl Server<'_> {
             ))),
             (_, End { unmounted: false, .. }) => Err(Failure::new(format!(
                 "{name}: stopped, all that it was sent is flushed and its superblocks say clean, but its file \
-                 was in use: what a file system on it had not written yet is lost. Unmount that and detach \
-                 its loop device now, and before the next stop"
+                 or device was in use: what a file system on a file had not written yet is \
+                 lost. Unmount that and \
+                 detach its loop device now, and before the next stop"
             ))),
             (Some(status), _) => Ok(Exit::Of(captive::exit_code(status?))),
             (None, _) => match detached {
@@ -434,9 +444,9 @@ impl Server<'_> {
             // If nobody listens any more, the asker sees its sender dropped.
             let _ = stop.send(Event::Stop(asker));
         });
-        let file = self.fronts.served_file(self.args.run.is_some());
+        let files = self.fronts.served_files(self.args.run.is_some());
         let (handle, uris) = (self.array.handle(), self.fronts.uris());
-        let control = Control::start(claim, handle, uris, stopper, file)?;
+        let control = Control::start(claim, handle, uris, stopper, files)?;
         signals::forward(events.clone())?;
         let captive = match &self.args.run {
             Some(command) => Some(Captive::start(command, &self.fronts, &self.name, events)?),

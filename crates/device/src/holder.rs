@@ -147,23 +147,32 @@ pub(crate) fn loop_devices(path: &Path, id: (u64, u64)) -> Vec<String> {
     found
 }
 
-/// Whether a file or device lies on another file: through loop devices, and file systems on them.
+/// Whether a file or device lies on another file or block device: through loop devices, and file systems on them.
 #[must_use]
 pub fn lies_on(path: &Path, file: &Path) -> bool {
     // As the kernel names what a loop device lies on.
     let file = fs::canonicalize(file).unwrap_or_else(|_| file.into());
+    let own = fs::metadata(&file).ok().filter(|meta| meta.file_type().is_block_device());
+    let own = own.map(|meta| DevNumber::of(meta.rdev()));
     let mut path = path.to_owned();
     for _ in 0..LOOPS_MAX {
         let Ok(meta) = fs::metadata(&path) else { return false };
         let is_block = meta.file_type().is_block_device();
         let dev = DevNumber::of(if is_block { meta.rdev() } else { meta.dev() });
         match loop_backing(dev) {
+            _ if own.is_some_and(|own| dev == own || is_partition(dev, own)) => return true,
             Some((backing, _)) if backing == file => return true,
             Some((backing, _)) => path = backing,
             None => return false,
         }
     }
     false
+}
+
+fn is_partition(dev: DevNumber, whole: DevNumber) -> bool {
+    let above = fs::canonicalize(dev.sysfs()).ok().filter(|dir| dir.join("partition").exists());
+    let number = above.and_then(|dir| fs::read_to_string(dir.parent()?.join("dev")).ok());
+    number.is_some_and(|text| parse_dev(text.trim()) == Some(whole))
 }
 
 /// The file behind a loop device, or behind a partition of one, and the device's first byte in it.

@@ -106,6 +106,16 @@ pub enum Op<'a> {
         /// Any descriptor that can be polled.
         fd: RawFd,
     },
+    /// A command to a driver (`IORING_OP_URING_CMD`); completes with the driver's result. Without io_uring it is
+    /// `EOPNOTSUPP`. The driver ends it, not [`crate::Queue::cancel_fd`].
+    Command {
+        /// The driver's device.
+        fd: RawFd,
+        /// Which command, as the driver numbers them.
+        code: u32,
+        /// What belongs to it.
+        payload: [u8; 16],
+    },
 }
 
 /// The end of an operation.

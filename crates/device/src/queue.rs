@@ -203,6 +203,9 @@ impl Queue {
             Op::Send { fd, iov } => self.socket(token, Work::Send, fd, iov),
             Op::Accept { fd } => self.socket(token, Work::Accept, fd, &[]),
             Op::PollIn { fd } => self.socket(token, Work::PollIn, fd, &[]),
+            Op::Command { fd, code, payload } => {
+                self.socket(token, Work::Command { code, payload }, fd, &[]);
+            }
         }
     }
 
@@ -307,7 +310,7 @@ impl Queue {
     fn absorb(&mut self, key: usize, result: i32) {
         let slot = &mut self.slots[key];
         self.copies -= usize::from(std::mem::take(&mut slot.copying));
-        let socket = slot.member.is_none();
+        let socket = slot.member.is_none() && !matches!(slot.work, Work::Command { .. });
         let next = if std::mem::take(&mut slot.polling) && result >= 0 {
             // What it is ready for is no result.
             if slot.cancelled { Next::Done(-libc::ECANCELED) } else { Next::Step }
@@ -537,7 +540,9 @@ impl Queue {
     fn cancel_where(&mut self, matches: impl Fn(&Slot) -> bool) {
         for key in 0..self.slots.len() {
             let slot = &mut self.slots[key];
-            if slot.active && slot.member.is_none() && matches(slot) {
+            let waits_for_peer =
+                slot.member.is_none() && !matches!(slot.work, Work::Command { .. });
+            if slot.active && waits_for_peer && matches(slot) {
                 slot.cancelled = true;
                 match &mut self.driver {
                     Driver::Ring(ring) => ring.cancel(key),

@@ -73,6 +73,12 @@ pub(crate) enum Raw {
     PollIn {
         fd: RawFd,
     },
+    /// Carried by a ring alone.
+    Command {
+        fd: RawFd,
+        code: u32,
+        payload: [u8; 16],
+    },
 }
 
 // SAFETY: the pointers lead to memory that the slot table and the caller keep alive and unmoved until
@@ -149,6 +155,7 @@ impl Raw {
                     let (no_addr, no_len) = (std::ptr::null_mut(), std::ptr::null_mut());
                     libc::accept4(fd, no_addr, no_len, libc::SOCK_CLOEXEC) as isize
                 }
+                Raw::Command { .. } => return -libc::EOPNOTSUPP,
                 Raw::PollIn { fd } => {
                     let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
                     match libc::poll(&raw mut poll, 1, 0) {

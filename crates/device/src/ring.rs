@@ -339,6 +339,9 @@ fn encode(raw: &Raw, registered: &[Range<usize>]) -> squeue::Entry {
             opcode::Accept::new(types::Fd(fd), no_addr, no_len).flags(libc::SOCK_CLOEXEC).build()
         }
         Raw::PollIn { fd } => opcode::PollAdd::new(types::Fd(fd), libc::POLLIN as u32).build(),
+        Raw::Command { fd, code, payload } => {
+            opcode::UringCmd16::new(types::Fd(fd), code).cmd(payload).build()
+        }
     }
 }
 

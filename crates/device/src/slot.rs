@@ -29,6 +29,7 @@ pub(crate) enum Work {
     Send,
     Accept,
     PollIn,
+    Command { code: u32, payload: [u8; 16] },
 }
 
 /// Ways to zero a range, in the order tried.
@@ -177,6 +178,7 @@ impl Slot {
             }
             Work::Accept => Raw::Accept { fd: self.fd },
             Work::PollIn => Raw::PollIn { fd: self.fd },
+            Work::Command { code, payload } => Raw::Command { fd: self.fd, code, payload },
             _ => self.storage_step(),
         }
     }
@@ -218,8 +220,8 @@ impl Slot {
                 let (iov, count) = self.rest();
                 Raw::Write { fd, iov, count, offset: at + self.done, dsync: false }
             }
-            Work::Recv | Work::Send | Work::Accept | Work::PollIn => {
-                unreachable!("sockets are no storage")
+            Work::Recv | Work::Send | Work::Accept | Work::PollIn | Work::Command { .. } => {
+                unreachable!("sockets and drivers are no storage")
             }
         }
     }
@@ -231,8 +233,8 @@ impl Slot {
             Work::Flush => Task::Flush,
             Work::Discard => Task::Discard,
             Work::Zeroes(_) => Task::Zero,
-            Work::Recv | Work::Send | Work::Accept | Work::PollIn => {
-                unreachable!("sockets are no storage")
+            Work::Recv | Work::Send | Work::Accept | Work::PollIn | Work::Command { .. } => {
+                unreachable!("sockets and drivers are no storage")
             }
         };
         let (iov, count) = (self.iov.as_ptr(), self.iov.len());
@@ -268,6 +270,9 @@ impl Slot {
     pub(crate) fn absorb(&mut self, result: i32) -> Next {
         if self.cancelled && result < 0 {
             return Next::Done(-libc::ECANCELED);
+        }
+        if matches!(self.work, Work::Command { .. }) {
+            return Next::Done(result);
         }
         if matches!(result, e if e == -libc::EINTR || e == -libc::EAGAIN) && self.tries < TRIES_MAX
         {

@@ -32,6 +32,18 @@ fn bytes_arrive_and_leave() {
     }
 }
 
+/// The driver of /dev/null says yes to every command (Linux 6.1 and newer).
+#[test]
+fn a_command_reaches_its_driver_by_a_ring_alone() {
+    let null = std::fs::File::open("/dev/null").unwrap();
+    for backend in backends() {
+        let mut caller = Caller::new([], backend);
+        let is_ring = caller.queue.backend() == "io_uring";
+        let command = Op::Command { fd: null.as_raw_fd(), code: 7, payload: [1; 16] };
+        assert_eq!(caller.call(command), if is_ring { 0 } else { -libc::EOPNOTSUPP });
+    }
+}
+
 /// Blocking and non-blocking descriptors alike wait in the queue, not in the caller.
 #[test]
 fn a_receive_waits_for_its_bytes() {

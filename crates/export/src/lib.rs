@@ -1,4 +1,4 @@
-//! The front ends of an array: NBD, FUSE and vhost-user.
+//! The front ends of an array: NBD, FUSE, vhost-user and ublk.
 
 // They panic when nobody can take what they print.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
@@ -7,6 +7,7 @@ pub mod fuse;
 pub mod nbd;
 mod session;
 pub mod tls;
+pub mod ublk;
 pub mod vhost_user;
 
 pub use session::{NbdSession, Patience};

@@ -158,6 +158,15 @@ impl Context<'_> {
         unsafe { self.runtime.client_op(self.client, tag, Op::PollIn { fd }) };
     }
 
+    /// Gives a driver a command, as [`Op::Command`].
+    ///
+    /// # Safety
+    /// The descriptor stays open, and memory that the payload names valid, until the operation has ended.
+    pub unsafe fn command(&mut self, tag: u32, fd: RawFd, code: u32, payload: [u8; 16]) {
+        // SAFETY: passed on to the caller.
+        unsafe { self.runtime.client_op(self.client, tag, Op::Command { fd, code, payload }) };
+    }
+
     /// Tells the operator what became of a client: "`what`: `detail`". If that has just been told of another,
     /// for the same reason, it is counted: "`what` 5 times more: `why`", a while later.
     pub fn complain(&mut self, what: &'static str, why: &'static str, detail: &str) {

@@ -240,7 +240,7 @@ struct Served {
     handle: Handle,
     exports: Vec<String>,
     stop: Stopper,
-    file: Option<ServedFile>,
+    files: Vec<ServedFile>,
     talks: Talks,
     /// Requests whose answers are not sent yet.
     unanswered: Mutex<usize>,
@@ -250,7 +250,7 @@ struct Served {
 /// Asks for the array to be stopped; the sender takes whether it ended clean.
 pub type Stopper = Box<dyn Fn(mpsc::Sender<bool>) + Send + Sync>;
 
-/// The file as which an array is served.
+/// A file or block device as which an array is served.
 pub struct ServedFile {
     /// Its absolute path, by which what lies on it is found.
     pub path: PathBuf,
@@ -381,7 +381,7 @@ impl Control {
         handle: Handle,
         exports: Vec<String>,
         stop: Stopper,
-        file: Option<ServedFile>,
+        files: Vec<ServedFile>,
     ) -> Result<Self, ControlError> {
         let failed = |action| {
             let path = claim.socket.clone();
@@ -392,7 +392,7 @@ impl Control {
             handle,
             exports,
             stop,
-            file,
+            files,
             talks: Talks::default(),
             unanswered: Mutex::new(0),
             answered: Condvar::new(),

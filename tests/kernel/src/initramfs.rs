@@ -56,7 +56,8 @@ impl Inputs {
         // Busybox's own shell prefers its applets (mke2fs, say) to any program in the PATH.
         programs.insert("bash".to_owned(), judge.program("bash", "bash")?);
         for name in extra {
-            programs.insert(name.clone(), judge.program(name, "that has it")?);
+            let short = Path::new(name).file_name().unwrap_or_default().to_string_lossy();
+            programs.insert(short.into_owned(), judge.program(name, "that has it")?);
         }
         let mut libraries = BTreeMap::new();
         for path in programs.values() {

@@ -195,7 +195,7 @@ impl Kernel {
         self
     }
 
-    /// Adds a host program with its libraries, such as `e2fsck`; it is found in the guest's PATH.
+    /// Adds a host program with its libraries, such as `e2fsck`, or by its path; it is found in the guest's PATH.
     #[must_use]
     pub fn program(mut self, name: &str) -> Self {
         self.programs.insert(name.to_owned());

@@ -35,6 +35,7 @@ impl Captive {
             .env("exportname", name)
             .env("fuse", fronts.file().unwrap_or(Path::new("")))
             .env("vhostuser", fronts.vhost_user().unwrap_or(Path::new("")))
+            .env("ublk", fronts.ublk().unwrap_or_default())
             .spawn()
             .map_err(|error| Failure::new(format!("cannot run /bin/sh: {error}")))?;
         let pid = child.id();

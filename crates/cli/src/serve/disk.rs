@@ -1,8 +1,20 @@
-//! The array as a disk of a virtual machine, as vhost-user tells of it.
+//! The array as a disk, of a virtual machine or the kernel's own.
 
+use super::{Args, fronts::Disks, settings, ublk};
 use lapstrake_export::vhost_user::{Disk, SERIAL_BYTES};
 use lapstrake_geometry::{Geometry, row_chunks};
-use lapstrake_host::Parts;
+use lapstrake_host::{Opened, Parts};
+
+/// Which disks were asked for.
+pub fn disks<'a>(args: &'a Args, opened: &Opened) -> Disks<'a> {
+    let uuid = opened.parts.plan.members[0].superblock().set_uuid();
+    Disks {
+        vhost_user: args.vhost_user.as_deref(),
+        ublk: args.ublk,
+        queues: u16::try_from(settings(args).shards).unwrap_or(u16::MAX),
+        identity: ublk::identity(uuid, args.volume.as_deref(), args.partition),
+    }
+}
 
 /// What a client is told.
 pub fn disk(parts: &Parts, read_only: bool) -> Disk {

@@ -10,6 +10,7 @@ use lapstrake_export::NbdSession;
 use lapstrake_export::fuse::Mount;
 use lapstrake_export::nbd::{ExportInfo, Exports, Limits};
 use lapstrake_export::tls::TlsOffer;
+use lapstrake_export::ublk::Device;
 use lapstrake_export::vhost_user::{Disk, VhostUser};
 use lapstrake_host::{Array, Greeter, control::ServedFile};
 use std::path::{Path, PathBuf};
@@ -25,7 +26,20 @@ pub struct Fronts {
     /// Before its socket, so that it is dropped first.
     vhost_user: Option<VhostUser>,
     vhost_user_socket: Option<Socket>,
+    ublk: Option<Device>,
     name: String,
+}
+
+/// Where an array is to be served beside NBD and FUSE.
+pub struct Disks<'a> {
+    /// A socket's path.
+    pub vhost_user: Option<&'a Path>,
+    /// A device's number, if one was asked for.
+    pub ublk: Option<Option<u32>>,
+    /// Queues of a device.
+    pub queues: u16,
+    /// What is served, for who finds a device again.
+    pub identity: u64,
 }
 
 impl Fronts {
@@ -33,15 +47,17 @@ impl Fronts {
     pub fn bind(
         places: &[Place],
         tls: Tls,
-        vhost_user: Option<&Path>,
+        disks: &Disks<'_>,
         name: &str,
     ) -> Result<Self, Failure> {
         let bind = |place: &Place| Socket::bind(place, tls.lets_others_in());
         let sockets = places.iter().map(bind).collect::<Result<_, _>>()?;
         let vhost_user_socket =
-            vhost_user.map(|path| bind(&Place::Unix(path.to_owned()))).transpose()?;
-        let (mount, vhost_user) = (None, None);
-        Ok(Self { sockets, tls, mount, vhost_user, vhost_user_socket, name: name.to_owned() })
+            disks.vhost_user.map(|path| bind(&Place::Unix(path.to_owned()))).transpose()?;
+        let claim = |number| Device::claim(number, disks.queues, disks.identity);
+        let ublk = disks.ublk.map(claim).transpose()?;
+        let (mount, vhost_user, name) = (None, None, name.to_owned());
+        Ok(Self { sockets, tls, mount, vhost_user, vhost_user_socket, ublk, name })
     }
 
     /// Lets clients in.
@@ -55,7 +71,10 @@ impl Fronts {
         }
         if let Some(socket) = &self.vhost_user_socket {
             let listener = socket.listener.try_clone()?.into();
-            self.vhost_user = Some(VhostUser::start(array.handle(), disk, listener)?);
+            self.vhost_user = Some(VhostUser::start(array.handle(), disk.clone(), listener)?);
+        }
+        if let Some(device) = &mut self.ublk {
+            device.start(&array.handle(), &disk, &array.size())?;
         }
         Ok(())
     }
@@ -79,38 +98,46 @@ impl Fronts {
         Ok(())
     }
 
-    /// The array's file, if there is one; `is_lent`: to a command, which is told to end by the stop itself.
-    pub fn served_file(&self, is_lent: bool) -> Option<ServedFile> {
-        let (path, mount) = self.mount.as_ref()?;
-        let users = mount.users();
-        let stays_open = Box::new(move || !is_lent && users.stay());
-        Some(ServedFile { path: path.clone(), stays_open })
+    /// The array as a file and as a device, if it is; `is_lent`: to a command, which is told to end by the stop itself.
+    pub fn served_files(&self, is_lent: bool) -> Vec<ServedFile> {
+        let file = self.mount.as_ref().map(|(path, mount)| {
+            let users = mount.users();
+            let stays_open = Box::new(move || !is_lent && users.stay());
+            ServedFile { path: path.clone(), stays_open }
+        });
+        let device = self.ublk.as_ref().map(|device| {
+            let path = device.path();
+            let stays_open = Box::new(move || !is_lent && lapstrake_export::ublk::is_held(&path));
+            ServedFile { path: device.path(), stays_open }
+        });
+        file.into_iter().chain(device).collect()
     }
 
-    /// Ends the mount, if there is one. False if it is still in use.
+    /// Ends the mount and the device, if there are any. False if one is still in use.
     pub fn unmount(&mut self, array: &Array) -> bool {
-        match self.mount.take().map(|(_, mount)| mount.unmount()) {
-            None | Some(Ok(())) => true,
-            Some(Err(error)) => {
-                array.handle().scope().run(|| warn!("{error}"));
-                false
-            }
+        let unmounted = self.mount.take().and_then(|(_, mount)| mount.unmount().err());
+        let taken_away = self.ublk.take().and_then(|device| device.stop().err());
+        let errors = [unmounted.map(Failure::new), taken_away.map(Failure::new)];
+        for error in errors.iter().flatten() {
+            array.handle().scope().run(|| warn!("{}", error.message));
         }
+        errors.iter().all(Option::is_none)
     }
 
-    /// Sees off the client of vhost-user: what its guest has under way is answered.
+    /// Sees off the client of vhost-user and the kernel: what they have under way is answered.
     pub fn hang_up(&mut self) {
         self.vhost_user = None;
+        self.ublk = None;
     }
 
-    /// Whether clients can come over sockets.
-    pub fn has_sockets(&self) -> bool {
-        !self.sockets.is_empty() || self.vhost_user_socket.is_some()
+    /// Whether clients can come otherwise than by the mounted file.
+    pub fn has_others(&self) -> bool {
+        !self.sockets.is_empty() || self.vhost_user_socket.is_some() || self.ublk.is_some()
     }
 
     /// Whether clients may have come at all.
     pub fn has_any(&self) -> bool {
-        self.has_sockets() || self.mount.is_some()
+        self.has_others() || self.mount.is_some()
     }
 
     /// The mounted file.
@@ -123,7 +150,13 @@ impl Fronts {
         let is_secured = self.tls.offer(true).is_some_and(|offer| offer.is_required);
         let sockets = self.sockets.iter().map(|socket| socket.uri(&self.name, is_secured));
         let vhost_user = self.vhost_user().map(|path| format!("vhost-user:{}", path.display()));
-        sockets.chain(self.file().map(file_uri)).chain(vhost_user).collect()
+        let ublk = self.ublk().map(|path| format!("ublk:{}", path.display()));
+        sockets.chain(self.file().map(file_uri)).chain(vhost_user).chain(ublk).collect()
+    }
+
+    /// The kernel's device.
+    pub fn ublk(&self) -> Option<PathBuf> {
+        self.ublk.as_ref().map(Device::path)
     }
 
     /// The socket of vhost-user.

@@ -48,6 +48,7 @@ mod superblocks;
 mod support;
 mod takeovers;
 mod tuning;
+mod ublk;
 mod unknown;
 mod updates;
 mod vhost_user;

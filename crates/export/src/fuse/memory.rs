@@ -155,7 +155,7 @@ pub(super) fn warm_heap() {
 ///
 /// # Errors
 /// The system's, mostly that the limit of locked memory is too low.
-pub(super) fn lock_all() -> io::Result<()> {
+pub(crate) fn lock_all() -> io::Result<()> {
     // SAFETY: changes where pages are kept, not what they hold.
     match unsafe { libc::mlockall(libc::MCL_CURRENT) } {
         0 => Ok(()),

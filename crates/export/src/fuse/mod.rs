@@ -26,7 +26,7 @@ use fuser::{
 };
 use lapstrake_device::quoted_path;
 use lapstrake_host::{ArraySize, Handle};
-use memory::lock_all;
+pub(crate) use memory::lock_all;
 use session::FuseSession;
 use std::{
     ffi::CString,

@@ -182,7 +182,7 @@ fn carry_out(request: Request, served: &Served) -> Result<Value, RefusedRequest>
 fn stop(force: bool, served: &Served) -> Result<Value, RefusedRequest> {
     let Deleted { paths, is_end, overlay } = served.handle.deleted();
     let name = || served.handle.detail().map_or("NAME".into(), |detail| quoted(detail.name));
-    if !force && let Some(file) = served.file.as_ref().filter(|file| (file.stays_open)()) {
+    if !force && let Some(file) = served.files.iter().find(|file| (file.stays_open)()) {
         return Err(RefusedRequest::IsOpen { file: file.path.clone(), array: name() });
     }
     let export = || served.exports.first().map_or("URI".into(), String::clone);
@@ -201,11 +201,9 @@ fn stop(force: bool, served: &Served) -> Result<Value, RefusedRequest> {
 
 /// What lies on the array itself would wait for itself, and so for ever.
 fn not_on_itself(path: &Path, served: &Served) -> Result<(), RefusedRequest> {
-    match &served.file {
-        Some(file) if lies_on(path, &file.path) => {
-            Err(RefusedRequest::OnItself { path: path.into(), file: file.path.clone() })
-        }
-        _ => Ok(()),
+    match served.files.iter().find(|file| lies_on(path, &file.path)) {
+        Some(file) => Err(RefusedRequest::OnItself { path: path.into(), file: file.path.clone() }),
+        None => Ok(()),
     }
 }
 

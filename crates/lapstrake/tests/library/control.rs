@@ -22,7 +22,7 @@ fn a_served_array_is_listed_described_and_waited_for() {
     let claim = Claim::new(sockets.path(), "data").unwrap();
     let exports = vec!["file:///a%20b".to_owned()];
     let stop = Box::new(|_| ());
-    let control = Control::start(claim, array.handle(), exports, stop, None).unwrap();
+    let control = Control::start(claim, array.handle(), exports, stop, Vec::new()).unwrap();
 
     assert_eq!(client.served().unwrap(), ["data"]);
     let detail = client.detail("data").unwrap();
