@@ -2,14 +2,16 @@
 
 use super::machine::ModelledSubject;
 use super::system::{config, phase_of};
-use crate::plan::{Array, Machine, Program, Workload};
-use crate::record::Phase;
-use crate::plan::Load;
+use crate::plan::{Array, Load, Machine, Program, Workload};
+use crate::record::{Phase, Series};
+use crate::workload::recorder::SAMPLE_MS;
 use lapstrake_model::benchmark::Pgbench;
 use lapstrake_model::benchmark::pgbench::Server;
 use lapstrake_model::system::System;
-use lapstrake_model::system::load::{self, Waits};
+use lapstrake_model::system::load::{self, SAMPLE, Waits};
 use lapstrake_model::{Nanos, Processor};
+
+const _: () = assert!(SAMPLE.0 == SAMPLE_MS as u64 * 1_000_000);
 
 /// Bytes of a segment of the log.
 const SEGMENT: u64 = 16 << 20;
@@ -52,9 +54,18 @@ pub(super) fn run(
         server,
     };
     let mut system = System::new(config, Box::new(standing));
-    let (phase, waits) =
-        load::pgbench(&mut system, &load, seed).ok_or("the tables have no room on it")?;
-    Ok(Ran { phase: phase_of("", &phase), over: system.now(), limit: limit(&waits) })
+    let ran = load::pgbench(&mut system, &load, seed).ok_or("the tables have no room on it")?;
+    let mut phase = phase_of("", &ran.phase);
+    // As when it is measured: the course counts, without its beginning.
+    phase.series = Series {
+        interval_ms: SAMPLE_MS,
+        read_bytes: vec![0; ran.ended.len()],
+        written_bytes: vec![0; ran.ended.len()],
+        requests: ran.ended,
+        marks: Vec::new(),
+    };
+    phase.whole = false;
+    Ok(Ran { phase, over: system.now(), limit: limit(&ran.waits) })
 }
 
 /// What its clients wait for most, in words.

@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn tables_are_as_large_as_postgresqls() {
         assert_eq!((heap_pages(1), index_pages(1)), (1640, 274));
-        let mib = (heap_pages(1000) + index_pages(1000)) * PAGE >> 20;
+        let mib = (heap_pages(1000) + index_pages(1000)) * PAGE / (1 << 20);
         assert!((14_900..15_000).contains(&mib), "{mib}");
     }
 }

@@ -8,7 +8,7 @@ mod pgbench;
 pub use bonnie::{bonnie, seeks_alone};
 pub use hdparm::hdparm;
 pub use iozone::iozone;
-pub use pgbench::{NAME as PGBENCH, Waits, pgbench};
+pub use pgbench::{Ran as PgbenchRan, SAMPLE, Waits, pgbench};
 
 use super::System;
 use crate::Nanos;

@@ -48,6 +48,20 @@ pub struct Waits {
     pub checkpoints: u32,
 }
 
+/// What came of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ran {
+    /// All of it.
+    pub phase: LoadPhase,
+    /// What its clients waited for.
+    pub waits: Waits,
+    /// Transactions that ended in each [`SAMPLE`].
+    pub ended: Vec<u64>,
+}
+
+/// A tenth of a second.
+pub const SAMPLE: Nanos = Nanos(100_000_000);
+
 /// What a client does next, or waits for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Step {
@@ -103,7 +117,8 @@ struct Cluster<'a> {
     /// Rows that were moved, lines of history.
     moves: u64,
     lines: u64,
-    ended: u64,
+    ended: Vec<u64>,
+    began: Nanos,
     waited: [Nanos; 5],
     spent: Nanos,
 }
@@ -149,7 +164,7 @@ impl Files {
 const HISTORY: u64 = 1 << 12;
 
 /// Runs it; none if the tables do not fit on the volume.
-pub fn pgbench(system: &mut System, load: &Pgbench, seed: u64) -> Option<(LoadPhase, Waits)> {
+pub fn pgbench(system: &mut System, load: &Pgbench, seed: u64) -> Option<Ran> {
     let files = Files::new(system, load)?;
     let log = Log::new(system, &load.server)?;
     let mut cluster = Cluster::new(system, load, files, log, seed);
@@ -171,11 +186,13 @@ pub fn pgbench(system: &mut System, load: &Pgbench, seed: u64) -> Option<(LoadPh
     let phase = LoadPhase {
         name: NAME,
         counted: Counted::Transactions,
-        amount: cluster.ended as f64,
+        amount: cluster.ended.iter().sum::<u64>() as f64,
         time: system.now().since(began),
         spent: cluster.spent,
     };
-    Some((phase, cluster.waits(system.now())))
+    let waits = cluster.waits(system.now());
+    cluster.ended.resize((load.time.0 / SAMPLE.0) as usize, 0);
+    Some(Ran { phase, waits, ended: cluster.ended })
 }
 
 impl<'a> Cluster<'a> {
@@ -201,7 +218,8 @@ impl<'a> Cluster<'a> {
             imaged: Bits::new(files.pages),
             moves: 0,
             lines: 0,
-            ended: 0,
+            ended: Vec::new(),
+            began: system.now(),
             waited: [Nanos::ZERO; 5],
             spent: Nanos::ZERO,
             load,
@@ -282,10 +300,10 @@ impl<'a> Cluster<'a> {
             }
             Step::Commit => match self.load.server.synchronous_commit {
                 true => Step::Flushed(self.log.inserted()),
-                false => self.end(index),
+                false => self.end(index, system.now()),
             },
             Step::Flushed(place) if self.log.flushed() < place => return None,
-            Step::Flushed(_) => self.end(index),
+            Step::Flushed(_) => self.end(index, system.now()),
         })
     }
 
@@ -378,7 +396,7 @@ impl<'a> Cluster<'a> {
             || (self.files.starts[2]..self.files.starts[3]).contains(&page)
     }
 
-    fn end(&mut self, index: usize) -> Step {
+    fn end(&mut self, index: usize, now: Nanos) -> Step {
         let Client { teller, branch, .. } = self.clients[index];
         for row in [branch, self.load.scale + teller] {
             let waiting = self.locks.get_mut(&row).expect("it holds it");
@@ -388,7 +406,9 @@ impl<'a> Cluster<'a> {
                 self.locks.remove(&row);
             }
         }
-        self.ended += 1;
+        let sample = (now.since(self.began).0 / SAMPLE.0) as usize;
+        self.ended.resize(self.ended.len().max(sample + 1), 0);
+        self.ended[sample] += 1;
         Step::Begin
     }
 

@@ -23,8 +23,9 @@ fn load(clients: usize, server: Server) -> Pgbench {
 }
 
 fn run(memory: u64, load: &Pgbench) -> (f64, Waits) {
-    let (phase, waits) = pgbench(&mut system(memory), load, 1).unwrap();
-    (phase.rate(), waits)
+    let ran = pgbench(&mut system(memory), load, 1).unwrap();
+    assert_eq!(ran.ended.iter().sum::<u64>() as f64, ran.phase.amount);
+    (ran.phase.rate(), ran.waits)
 }
 
 fn off() -> Server {
