@@ -79,7 +79,14 @@ impl Job<'_> {
             let processor = drives.processor(self.round);
             if let Load::Program(Program::Pgbench { .. }) = &self.workload.load {
                 let seed = self.seed(plan);
-                let ran = postgresql::run(self.array, &plan.machine, processor, standing, self.workload, seed)?;
+                let ran = postgresql::run(
+                    self.array,
+                    &plan.machine,
+                    processor,
+                    standing,
+                    self.workload,
+                    seed,
+                )?;
                 (over, limit) = (ran.over, Some(ran.limit));
                 return Ok(vec![ran.phase]);
             }

@@ -13,10 +13,10 @@ mod log;
 
 use super::LoadPhase;
 use crate::Nanos;
+use crate::benchmark::Counted;
 use crate::benchmark::pgbench::{
     self as tables, ACCOUNTS, IMAGE, LINES, LOG, LOG_MOVED, Pgbench, TELLERS,
 };
-use crate::benchmark::Counted;
 use crate::dice::Dice;
 use crate::system::bits::Bits;
 use crate::system::{FileId, System};
@@ -68,14 +68,23 @@ enum Step {
     /// The first half of the transaction's work.
     Begin,
     /// Computes up to a moment; then comes the leaf of the index, or the end.
-    Computes { until: Nanos, ends: bool },
+    Computes {
+        until: Nanos,
+        ends: bool,
+    },
     /// The leaf, then the account's page.
     Leaf,
     Account,
     /// A page comes from the volume.
-    Comes { page: u64, leaf: bool },
+    Comes {
+        page: u64,
+        leaf: bool,
+    },
     /// What a page pushed out has no room in the page cache.
-    Throttled { page: u64, leaf: bool },
+    Throttled {
+        page: u64,
+        leaf: bool,
+    },
     /// The rows of a teller and a branch.
     Teller,
     Branch,
@@ -197,13 +206,8 @@ pub fn pgbench(system: &mut System, load: &Pgbench, seed: u64) -> Option<Ran> {
 
 impl<'a> Cluster<'a> {
     fn new(system: &System, load: &'a Pgbench, files: Files, log: Log, seed: u64) -> Self {
-        let client = Client {
-            step: Step::Begin,
-            since: system.now(),
-            account: 0,
-            teller: 0,
-            branch: 0,
-        };
+        let client =
+            Client { step: Step::Begin, since: system.now(), account: 0, teller: 0, branch: 0 };
         let cores = system.config().processor.cores.max(1);
         // Each client holds a few.
         let buffers = (load.server.shared_buffers / tables::PAGE).max(8 * load.clients as u64);

@@ -153,13 +153,7 @@ impl Checkpointer {
         true
     }
 
-    fn begin(
-        &mut self,
-        system: &System,
-        buffers: &Buffers,
-        log: &Log,
-        imaged: &mut Bits,
-    ) -> bool {
+    fn begin(&mut self, system: &System, buffers: &Buffers, log: &Log, imaged: &mut Bits) -> bool {
         let is_old = system.now().since(self.began) >= self.server.checkpoint_timeout;
         if !is_old && log.inserted() - self.log_at < self.server.checkpoint_log {
             return false;

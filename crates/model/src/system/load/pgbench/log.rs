@@ -38,7 +38,8 @@ pub(super) struct Log {
 impl Log {
     /// None if there is no room for it.
     pub fn new(system: &mut System, server: &Server) -> Option<Self> {
-        let pages = ROUND.min(server.checkpoint_log * 2 / CACHE_PAGE).min(system.volume_pages() / 16);
+        let pages =
+            ROUND.min(server.checkpoint_log * 2 / CACHE_PAGE).min(system.volume_pages() / 16);
         let pages = pages.max(SYSTEM_PAGES);
         Some(Self {
             file: system.create_read(pages)?,

@@ -13,13 +13,7 @@ fn system(memory: u64) -> System {
 }
 
 fn load(clients: usize, server: Server) -> Pgbench {
-    Pgbench {
-        scale: 100,
-        clients,
-        time: Nanos(20_000_000_000),
-        processor: Nanos(300_000),
-        server,
-    }
+    Pgbench { scale: 100, clients, time: Nanos(20_000_000_000), processor: Nanos(300_000), server }
 }
 
 fn run(memory: u64, load: &Pgbench) -> (f64, Waits) {
@@ -88,5 +82,7 @@ fn log_begins_checkpoints_which_cost_images() {
 
 #[test]
 fn a_volume_that_is_too_small_has_no_room() {
-    assert!(pgbench(&mut system(1 << 30), &Pgbench { scale: 10_000, ..load(1, off()) }, 1).is_none());
+    assert!(
+        pgbench(&mut system(1 << 30), &Pgbench { scale: 10_000, ..load(1, off()) }, 1).is_none()
+    );
 }
