@@ -14,8 +14,8 @@ use toml::Spanned;
 
 /// Requests are multiples of this: md's sector.
 const SECTOR: u64 = 512;
-/// What one of pgbench's transactions takes of a processor where nothing is said: about that of PostgreSQL 15 and pgbench
-/// on the machine on which Lapstrake was made.
+/// What one of pgbench's transactions takes of a processor where nothing is said: PostgreSQL 15 and pgbench together took
+/// 272 us on the machine on which Lapstrake was made (docs/accuracy.md).
 const TRANSACTION_CPU: Duration = Duration::from_micros(300);
 /// Of a file on a filesystem, if the plan says nothing.
 pub(crate) const FILE_BYTES: u64 = 256 << 20;
