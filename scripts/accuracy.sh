@@ -4,6 +4,8 @@
 # CASES: published figures of arrays, as CSV files; what the shipped plans predict is printed beside them
 # (cargo xtask accuracy).
 #
+# Then PostgreSQL is measured here, beside what is predicted (accuracy-postgresql.sh).
+#
 # TRACES: measured traces of disks, replayed on models made from the files beside them; the demerits are
 # held against DiskSim's: at most 10 % above. For each NAME.trace in the directory there must be NAME.model,
 # NAME.diskspecs and, if the model needs one, NAME.seek. The traces are part of DiskSim's distribution
@@ -18,6 +20,7 @@ if [[ -z $cases ]]; then
 else
     LAPSTRAKE=$(realpath "$lapstrake") cargo xtask accuracy "$cases"
 fi
+LAPSTRAKE=$lapstrake scripts/accuracy-postgresql.sh
 if [[ -z $traces ]]; then
     echo "NOT RUN: disks against measured traces: no directory; make accuracy TRACES=DIR"
     exit 0

@@ -459,6 +459,8 @@ pub enum Program {
         mode: String,
         /// Lines for postgresql.conf.
         configuration: String,
+        /// What a transaction takes of a processor where it is predicted.
+        transaction_cpu: Duration,
     },
 }
 

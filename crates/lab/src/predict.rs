@@ -18,6 +18,7 @@ mod job;
 mod loss;
 mod machine;
 mod metrics;
+mod postgresql;
 mod syncs;
 mod system;
 mod table;
@@ -96,6 +97,8 @@ pub struct Predicted {
     pub rebuild_rates: Vec<f64>,
     /// Of each phase, what speaks for its figure.
     trust: Vec<Trust>,
+    /// What limits it, with the profiles as they are.
+    limit: Option<String>,
 }
 
 /// A plan's prediction.
@@ -205,6 +208,7 @@ pub fn predict(
     let cases: Vec<Predicted> =
         cases.iter().zip(done.chunks(draws as usize)).map(predicted).collect();
     notes.extend(processor_bound(&cases));
+    notes.extend(cases.iter().filter_map(limited));
     notes.extend(guesses(&cases));
     Ok(Prediction {
         cases,
@@ -262,6 +266,15 @@ fn processor_bound(cases: &[Predicted]) -> Option<String> {
              (--processor names another)",
             listed(&bound)
         )
+    })
+}
+
+/// Tells what a load waits for.
+fn limited(case: &Predicted) -> Option<String> {
+    let limit = case.limit.as_ref()?;
+    Some(match &case.state {
+        State::Healthy => format!("{} on {} {limit}", case.workload.name, case.subject.name),
+        state => format!("{} on {} {state} {limit}", case.workload.name, case.subject.name),
     })
 }
 
@@ -380,6 +393,7 @@ fn predicted(
         runs: runs.iter().map(|done| done.run.clone()).collect(),
         rebuild_rates: runs.iter().filter_map(|done| done.rebuild_rate).collect(),
         trust: phases.iter().map(|phase| ground.trust(access(workload, phase))).collect(),
+        limit: runs.first().and_then(|done| done.limit.clone()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What bonnie++, iozone and `hdparm -t` do: their phases, in order, with sizes and what their figures count.
+//! What bonnie++, iozone, `hdparm -t` and pgbench do: their phases, in order, with sizes and what their figures count.
 //!
 //! There is one definition for two worlds: the lab carries it out on real files, [`crate::system::load`] on the model of
 //! an operating system, so that what is measured and what is predicted have the same phases under the same names.
@@ -7,9 +7,11 @@
 pub mod bonnie;
 pub mod hdparm;
 pub mod iozone;
+pub mod pgbench;
 
 pub use bonnie::Bonnie;
 pub use iozone::Iozone;
+pub use pgbench::Pgbench;
 
 /// What the figure of a phase counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +24,8 @@ pub enum Counted {
     BytesRewritten,
     /// Requests.
     Requests,
+    /// Transactions.
+    Transactions,
 }
 
 impl Counted {

@@ -40,6 +40,8 @@ enum Purpose {
     Write(FileId, Range<u64>),
     Journal,
     Flush,
+    /// A load's own request, past the page cache.
+    Own(u64),
 }
 
 /// An open file's state of reading in order.
@@ -64,6 +66,10 @@ pub struct System {
     free_tags: Vec<usize>,
     reads_out: usize,
     writes_out: usize,
+    /// Writes that have ended.
+    writes_ended: u64,
+    /// Requests of the load's own that have ended.
+    own_ended: Vec<u64>,
     /// Writes under way at which write-back waits.
     writes_max: usize,
     /// Most blocks that are read ahead at once, in pages.
@@ -101,6 +107,8 @@ impl System {
             free_tags: Vec::new(),
             reads_out: 0,
             writes_out: 0,
+            writes_ended: 0,
+            own_ended: Vec::new(),
             writes_max,
             ahead_max,
             volume_due: None,
@@ -273,6 +281,40 @@ impl System {
         self.cache.drop_clean();
     }
 
+    /// A file that was written before, whose pages are in the page cache as far as there is room, the last ones first.
+    fn create_read(&mut self, pages: u64) -> Option<FileId> {
+        let file = self.create(pages)?;
+        self.places[file.0].allocated_to = pages;
+        Some(file)
+    }
+
+    /// Pages come into the page cache as if they had been read.
+    fn keep(&mut self, file: FileId, pages: Range<u64>) {
+        self.cache.begin_read(file, pages.clone());
+        self.cache.end_read(file, pages);
+    }
+
+    /// Writes pages of a file to the volume, past what is dirty; [`System::take_own`] gives `id` when that has ended.
+    fn write_own(&mut self, file: FileId, pages: Range<u64>, id: u64) {
+        let found = self.places[file.0].run(pages.start, pages.end);
+        let blocks = (found.end - pages.start) * PAGE_BLOCKS;
+        self.submit(Op::Write, found.at * PAGE_BLOCKS, blocks, Purpose::Own(id));
+    }
+
+    /// Flushes the volume, where the file system has barriers; false if it has none.
+    fn flush_own(&mut self, id: u64) -> bool {
+        let has_barriers = self.config.file_system == FileSystem::Ext4;
+        if has_barriers {
+            self.submit(Op::Flush, 0, 0, Purpose::Own(id));
+        }
+        has_barriers
+    }
+
+    /// Requests of the load's own that have ended.
+    fn take_own(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.own_ended)
+    }
+
     /// What is wanted but not there is sent for.
     fn fetch(&mut self, file: FileId, pages: Range<u64>) {
         let pages = pages.start..pages.end.min(self.places[file.0].pages());
@@ -364,11 +406,19 @@ impl System {
             }
             Purpose::Write(file, pages) => {
                 self.writes_out -= 1;
+                self.writes_ended += 1;
                 self.cache.end_write(file, pages);
+                self.pump();
+            }
+            Purpose::Own(id) => {
+                self.writes_out -= 1;
+                self.writes_ended += 1;
+                self.own_ended.push(id);
                 self.pump();
             }
             Purpose::Journal | Purpose::Flush => {
                 self.writes_out -= 1;
+                self.writes_ended += 1;
                 self.go_on_with_commit();
             }
         }

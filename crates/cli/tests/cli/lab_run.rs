@@ -631,6 +631,7 @@ fn a_dry_run_tells_what_programs_are_called_with() {
         format!("own=$(mktemp --directory {}/lapstrake-lab.XXXXXX)", there.display()),
         "initdb --pgdata {own}/lapstrake-lab-pgdata".into(),
         "pgbench --initialize --quiet --scale 7 --host".into(),
+        "--username lab --command CHECKPOINT lab".into(),
         "--time 9 --protocol prepared --log".into(),
         "fio --output-format=json+ ".into(),
         "bonnie++ -q -d {own}".into(),

@@ -139,3 +139,28 @@ fn a_page_replaces_no_other_file() {
     let told = lab.run("lab report -o mine.html");
     assert!(told.code == 2 && told.err.contains("holds something else"), "{told:?}");
 }
+
+#[test]
+fn postgresql_is_predicted_with_what_limits_it() {
+    let lab = lab(
+        "name = \"pg\"\n[[disk]]\nmake = [\"a\", \"b\"]\nsize = \"2G\"\nprofile = \"hdd-4tb\"\n\
+         [[array]]\nlevel = 1\nmembers = 2\nfilesystem = \"ext4\"\n\
+         [[workload]]\nname = \"on\"\nprogram = \"pgbench\"\ntime = \"10s\"\nscale = 20\n\
+         [[workload]]\nname = \"off\"\nprogram = \"pgbench\"\ntime = \"10s\"\nscale = 20\n\
+         configuration = \"synchronous_commit = off\"\n\
+         [[workload]]\nname = \"unsafe\"\nprogram = \"pgbench\"\nconfiguration = \"fsync = off\"\n",
+    );
+    let told = lab.run("predict plan.toml --draws 1 --json").ok().json();
+    let tps = |load: &str| {
+        let records = told["records"].as_array().unwrap();
+        let record = records.iter().find(|r| r["workload"] == load && r["metric"] == "rate");
+        let record = record.unwrap_or_else(|| panic!("{load}: {told}"));
+        assert_eq!(record["unit"], "transactions/s");
+        assert!(record["evidence"].as_str().unwrap().starts_with("a guess: "), "{record}");
+        record["value"].as_f64().unwrap()
+    };
+    assert!(tps("on") > 1.0 && tps("off") > 1.5 * tps("on"), "{told}");
+    let notes = told["notes"].to_string();
+    assert!(notes.contains("on on raid1 is limited by flushes of the log at commits"), "{notes}");
+    assert!(notes.contains("unsafe on raid1: PostgreSQL is modelled with fsync = on"), "{notes}");
+}

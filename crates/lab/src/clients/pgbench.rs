@@ -28,7 +28,7 @@ pub(crate) struct Settings<'a> {
 
 /// A plan's settings, if its program is pgbench.
 pub(crate) fn settings(program: &Program) -> Option<Settings<'_>> {
-    let Program::Pgbench { scale, clients, jobs, mode, configuration } = program else {
+    let Program::Pgbench { scale, clients, jobs, mode, configuration, .. } = program else {
         return None;
     };
     Some(Settings { scale: *scale, clients: *clients, jobs: *jobs, mode, configuration })
@@ -66,7 +66,15 @@ pub(crate) fn commands(
     settings: Settings<'_>,
 ) -> Vec<Vec<String>> {
     let cluster = Cluster::new(directory, work, workload, settings);
-    let steps = [Step::Initdb, Step::Start, Step::Createdb, Step::Fill, Step::Load, Step::Stop];
+    let steps = [
+        Step::Initdb,
+        Step::Start,
+        Step::Createdb,
+        Step::Fill,
+        Step::Checkpoint,
+        Step::Load,
+        Step::Stop,
+    ];
     steps.map(|step| cluster.command(step)).to_vec()
 }
 
@@ -118,6 +126,8 @@ enum Step {
     Start,
     Createdb,
     Fill,
+    /// What filling left in memory is no part of the load.
+    Checkpoint,
     Load,
     Stop,
 }
@@ -141,6 +151,9 @@ impl Cluster<'_> {
                 let scale = self.settings.scale.to_string();
                 let fill = ["--initialize", "--quiet", "--scale", &scale];
                 ("pgbench", words(&[&fill[..], &login, &["lab"]].concat()))
+            }
+            Step::Checkpoint => {
+                ("psql", words(&[&login[..], &["--command", "CHECKPOINT", "lab"]].concat()))
             }
             Step::Load => ("pgbench", self.load(&login)),
             Step::Stop => {
@@ -239,6 +252,7 @@ impl Cluster<'_> {
     ) -> Result<(Phase, String), String> {
         call(Step::Createdb)?;
         call(Step::Fill)?;
+        call(Step::Checkpoint)?;
         during();
         let text = call(Step::Load)?;
         let tps = tps(&text).ok_or_else(|| no_tps(&text, self.time))?;

@@ -227,6 +227,7 @@ pub(super) struct RawWorkload {
     pub jobs: Option<u32>,
     pub mode: Option<Spanned<String>>,
     pub configuration: Option<String>,
+    pub transaction_cpu: Option<Time>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]

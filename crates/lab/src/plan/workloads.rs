@@ -14,6 +14,9 @@ use toml::Spanned;
 
 /// Requests are multiples of this: md's sector.
 const SECTOR: u64 = 512;
+/// What one of pgbench's transactions takes of a processor where nothing is said: PostgreSQL 15 and pgbench together took
+/// 272 us on the machine on which Lapstrake was made (docs/accuracy.md).
+const TRANSACTION_CPU: Duration = Duration::from_micros(300);
 /// Of a file on a filesystem, if the plan says nothing.
 pub(crate) const FILE_BYTES: u64 = 256 << 20;
 /// The largest request: what an array's front ends take.
@@ -119,6 +122,7 @@ fn foreign_keys(raw: &RawWorkload, problems: &mut Problems<'_>) {
         ("jobs", raw.jobs.is_some(), pgbench),
         ("mode", raw.mode.is_some(), pgbench),
         ("configuration", raw.configuration.is_some(), pgbench),
+        ("transaction-cpu", raw.transaction_cpu.is_some(), pgbench),
     ];
     for (key, _, _) in keys.iter().filter(|(_, given, belongs)| *given && !belongs) {
         problems.at(
@@ -408,6 +412,7 @@ fn program_load(
                 jobs: raw.jobs.unwrap_or(2),
                 mode: mode.to_owned(),
                 configuration: raw.configuration.clone().unwrap_or_default(),
+                transaction_cpu: raw.transaction_cpu.map_or(TRANSACTION_CPU, |time| time.0),
             })
         }
     }

@@ -1,6 +1,7 @@
 //! What cannot be predicted, and why.
 
-use crate::plan::{Array, Filesystem, Leg, Like, Load, Workload};
+use super::postgresql;
+use crate::plan::{Array, Filesystem, Leg, Like, Load, Program, Workload};
 use crate::record::SubjectKind;
 
 /// Why a load on an array cannot be predicted, if it cannot.
@@ -17,13 +18,18 @@ pub(super) fn unpredictable(array: &Array, workload: &Workload) -> Option<String
     let load = load_unpredictable(&workload.load, array);
     let nested = array.members.iter().any(is_in_a_file);
     let nested = nested.then_some("a member is on a file system, which is not modelled");
-    kind.or(load).or(nested).map(str::to_owned)
+    kind.map(str::to_owned).or(load).or(nested.map(str::to_owned))
 }
 
-fn load_unpredictable(load: &Load, array: &Array) -> Option<&'static str> {
+fn load_unpredictable(load: &Load, array: &Array) -> Option<String> {
     let foreign = matches!(array.shape.filesystem, Some(Filesystem::Xfs | Filesystem::Btrfs));
-    match load {
-        Load::Program(_) => Some("programs are not modelled"),
+    let why = match load {
+        Load::Program(Program::Pgbench { configuration, .. }) if !foreign => {
+            return postgresql::server(configuration).err();
+        }
+        Load::Program(Program::Fio { .. } | Program::Bonnie { .. } | Program::Hdparm) => {
+            Some("of programs, pgbench is modelled")
+        }
         _ if foreign => Some("of file systems, ext3 and ext4 are modelled"),
         Load::Like(Like::Bonnie { chunk, .. }) if *chunk != 8192 => {
             Some("bonnie++ is modelled with chunks of 8 KiB")
@@ -41,7 +47,8 @@ fn load_unpredictable(load: &Load, array: &Array) -> Option<&'static str> {
             Some("requests of the lab's own are not modelled on file systems")
         }
         _ => None,
-    }
+    };
+    why.map(str::to_owned)
 }
 
 fn is_in_a_file(leg: &Leg) -> bool {

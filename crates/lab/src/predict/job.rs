@@ -2,9 +2,10 @@
 
 use super::drive;
 use super::machine::{Drives, Machine, ModelledSubject};
+use super::postgresql;
 use super::system::{self, has_cache};
 use crate::builtin::hdparm;
-use crate::plan::{Array, Io, Like, Load, Pattern, Plan, Workload};
+use crate::plan::{Array, Io, Like, Load, Pattern, Plan, Program, Workload};
 use crate::record::{Cpu, CpuTime, Mark, MemberIo, Phase, Run, Size, State};
 use crate::run::{Costs, by_zones, now_ms, phase_of, range};
 use crate::workload::drive::{Outcome, end, generators};
@@ -34,6 +35,7 @@ pub(super) struct Done {
     pub size: Option<Size>,
     pub rebuild_rate: Option<f64>,
     pub virtual_time: Duration,
+    pub limit: Option<String>,
 }
 
 /// Phases, how fast a rebuild went meanwhile, and when it was over.
@@ -68,13 +70,26 @@ fn rebuilt(standing: &ModelledSubject) -> u64 {
 impl Job<'_> {
     pub(super) fn run(&self, plan: &Plan, drives: &Drives) -> Done {
         let started_ms = now_ms();
-        let (mut size, mut rebuild_rate, mut over) = (None, None, Nanos::ZERO);
+        let (mut size, mut rebuild_rate, mut over, mut limit) = (None, None, Nanos::ZERO, None);
         let made = Machine::new(plan, drives, self.array, self.state, self.round);
         let result = made.and_then(|mut machine| {
             let standing = machine.take();
             let usable_bytes = standing.blocks() * 512;
             size = Some(Size { raw_bytes: machine.raw_bytes, usable_bytes });
             let processor = drives.processor(self.round);
+            if let Load::Program(Program::Pgbench { .. }) = &self.workload.load {
+                let seed = self.seed(plan);
+                let ran = postgresql::run(
+                    self.array,
+                    &plan.machine,
+                    processor,
+                    standing,
+                    self.workload,
+                    seed,
+                )?;
+                (over, limit) = (ran.over, Some(ran.limit));
+                return Ok(vec![ran.phase]);
+            }
             let (phases, rate, at) = self.load(plan, processor, &machine, standing)?;
             (rebuild_rate, over) = (rate, at);
             Ok(phases)
@@ -89,7 +104,13 @@ impl Job<'_> {
             size,
             rebuild_rate,
             virtual_time: Duration::from_nanos(over.0),
+            limit,
         }
+    }
+
+    /// The same places as when it is measured.
+    fn seed(&self, plan: &Plan) -> u64 {
+        plan.rules.seed ^ (u64::from(self.round) << 16)
     }
 
     fn load(
@@ -109,8 +130,7 @@ impl Job<'_> {
             }
             standing => standing,
         };
-        // The same places as when it is measured.
-        let seed = plan.rules.seed ^ (u64::from(self.round) << 16);
+        let seed = self.seed(plan);
         match &self.workload.load {
             Load::Io(io @ Io { pattern: Pattern::Zones(count), .. }) => {
                 self.zones(machine, standing, io, *count)

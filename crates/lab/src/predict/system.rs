@@ -30,18 +30,7 @@ pub(super) fn run(
     like: &Like,
     seed: u64,
 ) -> Result<(Vec<Phase>, Nanos), String> {
-    let file_system = match array.shape.filesystem {
-        Some(Filesystem::Ext3) => FileSystem::Ext3,
-        _ => FileSystem::Ext4,
-    };
-    let memory = machine.memory.unwrap_or(DEFAULT_MEMORY);
-    let linux = machine.linux.unwrap_or(DEFAULT_LINUX);
-    let mut config = SystemConfig::linux(linux, memory, file_system, processor);
-    config.low_memory = machine.low_memory.unwrap_or(memory);
-    if let Some(bytes) = array.shape.read_ahead {
-        config.read_ahead_pages = bytes / lapstrake_model::system::PAGE;
-    }
-    let mut system = System::new(config, Box::new(standing));
+    let mut system = System::new(config(array, machine, processor), Box::new(standing));
     let phases = match like {
         Like::Hdparm => Some(vec![load::hdparm(&mut system)]),
         Like::Bonnie { version, size, chunk, sync, times, fast, .. } => {
@@ -80,11 +69,28 @@ pub(super) fn run(
     Ok((phases.iter().enumerate().map(record).collect(), system.now()))
 }
 
+/// The operating system under an array's file system.
+pub(super) fn config(array: &Array, machine: &Machine, processor: Processor) -> SystemConfig {
+    let file_system = match array.shape.filesystem {
+        Some(Filesystem::Ext3) => FileSystem::Ext3,
+        _ => FileSystem::Ext4,
+    };
+    let memory = machine.memory.unwrap_or(DEFAULT_MEMORY);
+    let linux = machine.linux.unwrap_or(DEFAULT_LINUX);
+    let mut config = SystemConfig::linux(linux, memory, file_system, processor);
+    config.low_memory = machine.low_memory.unwrap_or(memory);
+    if let Some(bytes) = array.shape.read_ahead {
+        config.read_ahead_pages = bytes / lapstrake_model::system::PAGE;
+    }
+    config
+}
+
 /// A phase as records have it.
-fn phase_of(name: &str, phase: &LoadPhase) -> Phase {
+pub(super) fn phase_of(name: &str, phase: &LoadPhase) -> Phase {
     let seconds = phase.time.0 as f64 / 1e9;
     let unit = match phase.counted {
         Counted::Requests => Unit::RequestsPerSecond,
+        Counted::Transactions => Unit::TransactionsPerSecond,
         Counted::BytesRead | Counted::BytesWritten | Counted::BytesRewritten => {
             Unit::BytesPerSecond
         }

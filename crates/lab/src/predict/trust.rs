@@ -30,6 +30,8 @@ pub(crate) enum Access {
     Scattered,
     /// Writes, each few of them flushed.
     Flushed,
+    /// Reads, writes and flushes of a database.
+    Database,
 }
 
 /// On what it does it.
@@ -93,6 +95,7 @@ impl Ground {
             _ if self.has_controller && writes => "how a controller's cache writes is not known",
             _ if self.is_shingled && writes => "nobody published shingled disks",
             _ if self.is_rebuilding => "nobody published loads beside a rebuild",
+            Access::Database => "nobody published figures of a database and of its disks",
             Access::Flushed => "nobody published writes that are flushed",
             Access::Turns => "how several streams take turns on one drive is not explained",
             _ if self.is_bare_disk => return Ok(Kind::Disk),
@@ -142,7 +145,7 @@ pub(crate) fn access_of(io: &Io) -> Access {
 /// What a phase of a load does.
 pub(super) fn access(workload: &Workload, phase: &Phase) -> Access {
     let Load::Like(_) = &workload.load else {
-        let Load::Io(io) = &workload.load else { return Access::Scattered };
+        let Load::Io(io) = &workload.load else { return Access::Database };
         return access_of(io);
     };
     match (phase.read.bytes > 0, phase.write.bytes > 0) {

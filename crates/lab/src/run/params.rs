@@ -42,7 +42,7 @@ pub(super) fn of_load(load: &Load) -> (&'static str, Params) {
             ("bonnie++", known([("arguments", Some(json!(arguments.join(" "))))]))
         }
         Load::Program(Program::Hdparm) => ("hdparm", Params::new()),
-        Load::Program(Program::Pgbench { scale, clients, jobs, mode, configuration }) => {
+        Load::Program(Program::Pgbench { scale, clients, jobs, mode, configuration, .. }) => {
             let params = [
                 ("scale", Some(json!(scale))),
                 ("clients", Some(json!(clients))),

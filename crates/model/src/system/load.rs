@@ -1,12 +1,14 @@
-//! bonnie++, iozone and `hdparm -t` on the model of an operating system, as [`crate::benchmark`] defines them.
+//! bonnie++, iozone, `hdparm -t` and PostgreSQL under pgbench on the model of an operating system, as [`crate::benchmark`] defines them.
 
 mod bonnie;
 mod hdparm;
 mod iozone;
+mod pgbench;
 
 pub use bonnie::{bonnie, seeks_alone};
 pub use hdparm::hdparm;
 pub use iozone::iozone;
+pub use pgbench::{Ran as PgbenchRan, SAMPLE, Waits, pgbench};
 
 use super::System;
 use crate::Nanos;

@@ -13,6 +13,7 @@ use super::{PAGE_BLOCKS, Purpose, System};
 use crate::Nanos;
 use crate::request::Op;
 use crate::system::cache::Cache;
+use std::ops::Range;
 
 const SECOND: Nanos = Nanos(1_000_000_000);
 
@@ -192,23 +193,45 @@ impl System {
         let most = self.config.request_pages();
         let run = self.cache.dirty_run(file, from, most);
         let Some(run) = run.or_else(|| self.cache.dirty_run(file, 0, most)) else { return false };
-        let found = self.places[file.0].run(run.start, run.end);
-        let pages = run.start..found.end;
-        let count = pages.end - pages.start;
+        let pages = self.send(file, run);
         self.writeback.cursors[file.0] = pages.end;
-        self.writeback.aged = self.writeback.aged.saturating_sub(count);
-        self.cache.begin_write(file, pages.clone());
+        let count = pages.end - pages.start;
         if file.0 == self.writeback.file {
             let left = self.writeback.turn_left.saturating_sub(count);
             self.writeback.turn_left = if self.cache.dirty_of(file) > 0 { left } else { 0 };
         }
+        true
+    }
+
+    /// Sends dirty pages as far as they are consecutive on the volume; which.
+    fn send(&mut self, file: FileId, run: Range<u64>) -> Range<u64> {
+        let found = self.places[file.0].run(run.start, run.end);
+        let pages = run.start..found.end;
+        let count = pages.end - pages.start;
+        self.writeback.aged = self.writeback.aged.saturating_sub(count);
+        self.cache.begin_write(file, pages.clone());
         if self.cache.dirty() == 0 {
             self.writeback.dirty_since = None;
             self.writeback.aged = 0;
         }
         let (lba, blocks) = (found.at * PAGE_BLOCKS, count * PAGE_BLOCKS);
-        self.submit(Op::Write, lba, blocks, Purpose::Write(file, pages));
-        true
+        self.submit(Op::Write, lba, blocks, Purpose::Write(file, pages.clone()));
+        pages
+    }
+
+    /// Sends what is dirty of some pages, as far as the queue has room; one past the last that was looked at, or none
+    /// if all were.
+    pub(super) fn send_range(&mut self, file: FileId, pages: Range<u64>) -> Option<u64> {
+        let mut at = pages.start;
+        while at < pages.end {
+            if self.writes_out >= self.writes_max {
+                return Some(at);
+            }
+            let run = self.cache.dirty_run(file, at, self.config.request_pages());
+            let Some(run) = run.filter(|run| run.start < pages.end) else { break };
+            at = self.send(file, run.start..run.end.min(pages.end)).end;
+        }
+        None
     }
 
     /// The journal takes what changed: its blocks, then the record that makes them count.

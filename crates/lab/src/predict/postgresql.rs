@@ -1,0 +1,202 @@
+//! PostgreSQL under pgbench: what of its configuration counts, and the load on the model.
+
+use super::machine::ModelledSubject;
+use super::system::{config, phase_of};
+use crate::plan::{Array, Load, Machine, Program, Workload};
+use crate::record::{Phase, Series};
+use crate::workload::recorder::SAMPLE_MS;
+use lapstrake_model::benchmark::Pgbench;
+use lapstrake_model::benchmark::pgbench::Server;
+use lapstrake_model::system::System;
+use lapstrake_model::system::load::{self, SAMPLE, Waits};
+use lapstrake_model::{Nanos, Processor};
+
+const _: () = assert!(SAMPLE.0 == SAMPLE_MS as u64 * 1_000_000);
+
+/// Bytes of a segment of the log.
+const SEGMENT: u64 = 16 << 20;
+
+/// What came of it.
+pub(super) struct Ran {
+    pub phase: Phase,
+    pub over: Nanos,
+    /// What limits it.
+    pub limit: String,
+}
+
+/// Runs the load.
+///
+/// # Errors
+/// If it is not modelled, or the volume is too small.
+pub(super) fn run(
+    array: &Array,
+    machine: &Machine,
+    processor: Processor,
+    standing: ModelledSubject,
+    workload: &Workload,
+    seed: u64,
+) -> Result<Ran, String> {
+    let Load::Program(Program::Pgbench { scale, clients, configuration, transaction_cpu, .. }) =
+        &workload.load
+    else {
+        return Err("it is not pgbench".into());
+    };
+    let server = server(configuration)?;
+    let mut config = config(array, machine, processor);
+    let left = config.memory.saturating_sub(server.shared_buffers);
+    (config.low_memory, config.memory) = (config.low_memory.min(left), left);
+    let load = Pgbench {
+        scale: u64::from(*scale),
+        clients: *clients as usize,
+        // pgbench counts in seconds.
+        time: Nanos(workload.time.as_secs().max(1) * 1_000_000_000),
+        processor: Nanos(transaction_cpu.as_nanos() as u64),
+        server,
+    };
+    let mut system = System::new(config, Box::new(standing));
+    let ran = load::pgbench(&mut system, &load, seed).ok_or("the tables have no room on it")?;
+    let mut phase = phase_of("", &ran.phase);
+    // As when it is measured: the course counts, without its beginning.
+    phase.series = Series {
+        interval_ms: SAMPLE_MS,
+        read_bytes: vec![0; ran.ended.len()],
+        written_bytes: vec![0; ran.ended.len()],
+        requests: ran.ended,
+        marks: Vec::new(),
+    };
+    phase.whole = false;
+    Ok(Ran { phase, over: system.now(), limit: limit(&ran.waits) })
+}
+
+/// What its clients wait for most, in words.
+fn limit(waits: &Waits) -> String {
+    let all = [
+        (waits.commits, "flushes of the log at commits"),
+        (waits.reads, "reads of pages"),
+        (waits.locks, "rows that others change until they commit"),
+        (waits.writes, "write-back of dirty pages and log"),
+        (waits.processor, "the processor"),
+    ];
+    let (share, what) = all.into_iter().max_by(|a, b| a.0.total_cmp(&b.0)).expect("there are some");
+    let checkpoints = match waits.checkpoints {
+        0 => "no checkpoint began".to_owned(),
+        1 => "one checkpoint began".to_owned(),
+        count => format!("{count} checkpoints began"),
+    };
+    format!("is limited by {what}: {:.0} % of its clients' time; {checkpoints}", 100.0 * share)
+}
+
+/// What counts of lines for postgresql.conf; what is not said is as in PostgreSQL 9.6 and later.
+///
+/// # Errors
+/// What is not modelled, or not a value.
+pub(super) fn server(configuration: &str) -> Result<Server, String> {
+    let mut server = Server::default();
+    let (mut log_max, mut wal_buffers, mut segments) = (1u64 << 30, None, None);
+    for line in configuration.lines() {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        let mut parts = line.splitn(2, |letter: char| letter == '=' || letter.is_whitespace());
+        let key = parts.next().unwrap_or_default().to_ascii_lowercase();
+        let value = parts.next().unwrap_or_default().trim();
+        let value = value.trim_start_matches('=').trim().trim_matches('\'');
+        let wrong = || format!("{key} = {value:?} is no value for it");
+        let bytes = |unit| size(value, unit).ok_or_else(wrong);
+        let time = |unit| time(value, unit).ok_or_else(wrong);
+        match key.as_str() {
+            "shared_buffers" => server.shared_buffers = bytes(8192)?,
+            "wal_buffers" => wal_buffers = Some(bytes(8192)?),
+            "max_wal_size" => log_max = bytes(1 << 20)?,
+            "checkpoint_segments" => segments = Some(value.parse::<u64>().map_err(|_| wrong())?),
+            "checkpoint_timeout" => server.checkpoint_timeout = time(1000.0)?,
+            "checkpoint_completion_target" => {
+                server.checkpoint_completion_target = value.parse().map_err(|_| wrong())?;
+            }
+            "wal_writer_delay" => server.wal_writer_delay = time(1.0)?,
+            "bgwriter_lru_maxpages" => {
+                server.background_pages = value.parse().map_err(|_| wrong())?;
+            }
+            "synchronous_commit" => server.synchronous_commit = waits(value).ok_or_else(wrong)?,
+            "full_page_writes" => server.full_page_writes = switch(value).ok_or_else(wrong)?,
+            "fsync" if !switch(value).ok_or_else(wrong)? => {
+                return Err("PostgreSQL is modelled with fsync = on".into());
+            }
+            _ => {}
+        }
+    }
+    let target = server.checkpoint_completion_target;
+    if !(0.0..=1.0).contains(&target) {
+        return Err(format!("checkpoint_completion_target = {target} is not from 0 to 1"));
+    }
+    // Who says it is older than 9.5.
+    server.sorts_checkpoints = segments.is_none();
+    server.checkpoint_log = match segments {
+        Some(segments) => (segments * SEGMENT).max(SEGMENT),
+        None => ((log_max as f64 / (1.0 + target)) as u64).max(SEGMENT),
+    };
+    let share = (server.shared_buffers / 32).clamp(64 << 10, SEGMENT);
+    server.wal_buffers = wal_buffers.unwrap_or(share);
+    Ok(server)
+}
+
+/// A size in PostgreSQL's words: `128MB`, or a number of the setting's own unit.
+fn size(text: &str, unit: u64) -> Option<u64> {
+    let units = [("kB", 1 << 10), ("MB", 1 << 20), ("GB", 1u64 << 30), ("TB", 1 << 40)];
+    let of = units.iter().find_map(|(name, bytes)| Some((text.strip_suffix(name)?, *bytes)));
+    let (number, unit) = of.unwrap_or((text, unit));
+    number.trim().parse::<u64>().ok()?.checked_mul(unit)
+}
+
+/// A time in PostgreSQL's words: `5min`, or a number of units of so many milliseconds.
+fn time(text: &str, unit: f64) -> Option<Nanos> {
+    let units = [("ms", 1.0), ("min", 60e3), ("s", 1e3), ("h", 3600e3), ("d", 86_400e3)];
+    let of = units.iter().find_map(|(name, ms)| Some((text.strip_suffix(name)?, *ms)));
+    let (number, unit) = of.unwrap_or((text, unit));
+    let number = number.trim().parse::<f64>().ok()?;
+    (number >= 0.0).then(|| Nanos::from_ms(number * unit))
+}
+
+fn switch(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "on" | "true" | "yes" | "1" => Some(true),
+        "off" | "false" | "no" | "0" => Some(false),
+        _ => None,
+    }
+}
+
+/// `synchronous_commit`: without a standby all but `off` wait for the server's own disks.
+fn waits(text: &str) -> Option<bool> {
+    let waits = ["local", "remote_write", "remote_apply"].contains(&text);
+    if waits { Some(true) } else { switch(text) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_is_read_as_postgresql_reads_it() {
+        let text = "synchronous_commit = off # fast\nshared_buffers 2GB\nmax_wal_size = '4GB'\n\
+             checkpoint_timeout=15min\ncheckpoint_completion_target = 0.5\nwork_mem = 64MB\nfsync = on\n";
+        let server = server(text).unwrap();
+        assert!(!server.synchronous_commit && server.full_page_writes && server.sorts_checkpoints);
+        assert_eq!(server.shared_buffers, 2 << 30);
+        assert_eq!(server.wal_buffers, SEGMENT);
+        assert_eq!(server.checkpoint_log, (4u64 << 30) * 2 / 3);
+        assert_eq!(server.checkpoint_timeout, Nanos::from_ms(900e3));
+        assert_eq!(super::server("").unwrap(), Server::default());
+        assert_eq!(super::server("shared_buffers = 1000").unwrap().shared_buffers, 8_192_000);
+    }
+
+    #[test]
+    fn segments_are_an_older_servers() {
+        let server = server("checkpoint_segments = 3\ncheckpoint_completion_target = 0.5").unwrap();
+        assert_eq!((server.checkpoint_log, server.sorts_checkpoints), (48 << 20, false));
+    }
+
+    #[test]
+    fn what_is_not_modelled_or_no_value_is_told() {
+        for text in ["fsync = off", "shared_buffers = many", "checkpoint_completion_target = 2"] {
+            server(text).unwrap_err();
+        }
+    }
+}
