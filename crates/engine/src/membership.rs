@@ -23,7 +23,7 @@ use crate::{
 };
 use alloc::vec::Vec;
 use core::mem;
-use lapstrake_geometry::{Geometry, Sector, Sectors, Slot};
+use lapstrake_geometry::{Geometry, Level, Sector, Sectors, Slot};
 use lapstrake_metadata::{Device, Role, Superblock, badblocks::BadBlocks};
 
 /// One member, see [`Membership`].
@@ -439,8 +439,9 @@ impl Membership {
 
     /// A cut while the array grew, or was taken over by another level, leaves members of which some say so and some do not:
     /// the freshest is right.
-    pub(crate) fn agree_on_shape(&mut self) {
-        let freshest = self.members.iter().max_by_key(|member| member.superblock.events());
+    pub(crate) fn agree_on_shape(&mut self, level: Level) {
+        let told = self.members.iter().filter(|member| member.superblock.level() == Some(level));
+        let freshest = told.max_by_key(|member| member.superblock.events());
         let Some(freshest) = freshest.map(|member| member.superblock.clone()) else { return };
         for member in &mut self.members {
             member.superblock.be_taken_over_by(&freshest);
@@ -623,7 +624,6 @@ impl Supervisor {
 mod tests {
     use super::*;
     use alloc::vec;
-    use lapstrake_geometry::Level;
     use lapstrake_metadata::create::{CreateRequest, NewMember, plan};
 
     const FIRST: MemberId = MemberId(0);

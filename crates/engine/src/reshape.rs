@@ -31,7 +31,7 @@ use lapstrake_geometry::{Geometry, Parity, Sector, Slot};
 use lapstrake_metadata::{Role, Superblock};
 use raid10::Raid10Reshape;
 pub(crate) use step::slot_in;
-use step::slot_of_parity;
+use step::{lie_alike, slot_of_parity};
 
 /// The most of the array that is moved in one go: writes there wait for it.
 const WINDOW_SECTORS: u64 = (16 << 20) / 512;
@@ -347,7 +347,8 @@ impl Supervisor {
         let shift = to.data_move.shift();
         let (old, new) = (self.geometry.raid_disks(), to.geometry.raid_disks());
         let spares = self.members.iter().filter(|m| m.state() == DiskState::Spare).count();
-        let needed = if takes_spares(to) { new.saturating_sub(old) } else { 0 };
+        let is_moved = to.data_move != DataMove::Stays;
+        let needed = if is_moved { new.saturating_sub(old) } else { 0 };
         let is_logged = |m: &Member| m.superblock().has_journal() || m.superblock().has_ppl();
         let is_unfit = |m: &Member| m.is_incomplete() || m.log().has_bad_blocks() || is_logged(m);
         let lacks_room = |m: &Member| {
@@ -356,6 +357,7 @@ impl Supervisor {
         };
         let mut present = self.members.iter().filter(|m| m.is_present());
         keeps_up(&to.before, &to.geometry, to.data_move)
+            && (is_moved || lie_alike(&to.before, &to.geometry))
             && spares >= usize::from(needed)
             && !self.lacks_data()
             && self.resync_from().is_none()
@@ -374,7 +376,7 @@ impl Supervisor {
 
     /// Whether anything stands in for data, so that a write may leave it half done. A RAID0 that goes by a level of parity for
     /// a while lacks that.
-    pub(crate) fn has_stand_ins(&self) -> bool {
+    pub(crate) fn may_be_half_written(&self) -> bool {
         let is_there = |slot| self.members.iter().any(|m| m.is_present() && m.slot() == Some(slot));
         let parity = slot_of_parity(&self.geometry);
         self.geometry.level().has_redundancy() && parity.is_none_or(is_there)
@@ -442,7 +444,7 @@ impl Supervisor {
             DataMove::Moves { .. } => self.members.begin_reshape(&to),
         }
         if to.geometry.level().has_redundancy() && !to.before.level().has_redundancy() {
-            self.safe_mode.begin_state();
+            self.safe_mode.become_active();
         }
         let sizes = [&to.before, &to.geometry].map(Geometry::array_sectors);
         self.usable.on_record(sizes[0].min(sizes[1]));
@@ -544,11 +546,6 @@ impl Shard {
         self.members.place_anew(to.geometry.raid_disks(), &to.places);
         self.in_sync.set_to(to.in_sync_to);
     }
-}
-
-/// Whether slots that come to an array are filled at once.
-fn takes_spares(to: &NewGeometry) -> bool {
-    to.data_move != DataMove::Stays || matches!(to.geometry, Geometry::Linear(_))
 }
 
 /// Whether what is written never comes upon what was not moved yet, to the array's end: where there are fewer members for

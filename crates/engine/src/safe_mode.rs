@@ -62,7 +62,7 @@ impl SafeMode {
     }
 
     /// The array has got redundancy, and shards were let write without asking.
-    pub(crate) fn begin_state(&mut self) {
+    pub(crate) fn become_active(&mut self) {
         self.want_active = true;
     }
 

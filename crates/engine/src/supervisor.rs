@@ -253,7 +253,7 @@ impl Supervisor {
             this.updates.request();
         }
         this.agree_on_bitmap();
-        this.members.agree_on_shape();
+        this.members.agree_on_shape(this.geometry.level());
         config.reshape.into_iter().for_each(|begun| this.take_up_reshape(begun));
         this
     }
@@ -546,6 +546,12 @@ impl Supervisor {
     pub(crate) fn fail_if_survivable(&mut self, id: MemberId) -> bool {
         let member = self.members.get(id);
         if !member.is_present() {
+            let is_let_go = member.state() == DiskState::Faulty && member.slot().is_none();
+            if is_let_go && self.is_reshape_to_settle() {
+                // Shards go by the geometry yet of which it was.
+                self.updates.member_failed(id);
+                self.orders.push_back(Order::MemberFailed(id));
+            }
             return true;
         }
         if self.out_of_space {

@@ -367,7 +367,7 @@ impl Supervisor {
             content.bare && content.active && self.is_whole() && !self.updates.is_wanted();
         // With a journal parity is right also while writes are under way.
         let is_safe = self.members.has_journal() && self.resync_from().is_none();
-        let is_due = content.active && !is_safe && self.has_stand_ins();
+        let is_due = content.active && !is_safe && self.may_be_half_written();
         let resync = if is_due { Some(Sector(0)) } else { self.resync_from() };
         let superblocks = self.members.superblocks(&ArrayState {
             events: self.updates.events(),

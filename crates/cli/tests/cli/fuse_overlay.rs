@@ -146,7 +146,10 @@ fn a_signal_stops_an_array_whose_file_is_open_and_says_what_that_means() {
     file.write_all_at(&[7; 4096], 0).unwrap();
     server.signal("-TERM");
     let (code, said) = server.end();
-    assert!(code == 1 && said.contains("superblocks say clean, but its file was in use"), "{said}");
+    assert!(
+        code == 1 && said.contains("superblocks say clean, but its file or device was in use"),
+        "{said}"
+    );
     assert!(file.write_all_at(&[8; 4096], 0).is_err());
     assert!(!exists(lab.path("data.raw")) || lab.read("data.raw").is_empty());
     let examined = lab.run("examine m0 m1 m2").ok();

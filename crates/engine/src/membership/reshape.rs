@@ -9,7 +9,7 @@ use crate::{
 };
 use alloc::vec::Vec;
 use core::mem;
-use lapstrake_geometry::{Level, Sector, Slot};
+use lapstrake_geometry::{Sector, Slot};
 use lapstrake_metadata::{ReshapeRecord, Superblock};
 
 impl Member {
@@ -61,7 +61,7 @@ impl Membership {
     /// Has all superblocks be of another geometry, which lays data out alike. Who has no slot in it is a spare, or, where the
     /// level takes none, no member any more: Linux starts no such array that lists one.
     pub(crate) fn take_over(&mut self, to: &NewGeometry) {
-        let (level, old) = (to.geometry.level(), self.raid_disks);
+        let level = to.geometry.level();
         self.raid_disks = to.geometry.raid_disks();
         for member in &mut self.members {
             member.superblock.be_taken_over_by(&to.superblock);
@@ -69,9 +69,6 @@ impl Membership {
             if member.slot.is_none() && member.is_in_sync() {
                 (member.state, member.recovered_to) = (DiskState::Spare, Sector(0));
             }
-        }
-        if level == Level::Linear {
-            new_slots(old, self.raid_disks).for_each(|slot| self.fill_with_spare(slot));
         }
         if !level.has_redundancy() {
             let spares = self.members.iter_mut().filter(|member| member.state == DiskState::Spare);

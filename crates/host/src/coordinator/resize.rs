@@ -64,6 +64,8 @@ impl CoordinatorRuntime {
             return Err(self.cannot_change());
         }
         let change = self.plan_resize(runtime, wish)?;
+        // What was asked for before and waits is not what is asked for now.
+        self.next_reshape = None;
         let now = runtime.now();
         match &change {
             Change::Shape(shape) => self.resize_caches_for(runtime, &shape.geometry),
@@ -327,7 +329,10 @@ impl CoordinatorRuntime {
             Geometry::Parity(parity) if parity.level() == Level::Raid4 => (None, parity.chunk()),
             Geometry::Parity(parity) => (Some(Layout::Parity(parity.layout())), parity.chunk()),
             Geometry::Raid10(raid10) => (Some(Layout::Raid10(raid10.layout())), raid10.chunk()),
-            Geometry::Raid0(raid0) => (None, raid0.chunk()),
+            Geometry::Raid0(raid0) => {
+                let layout = self.freshest(supervisor).ok().and_then(Superblock::layout);
+                (layout.filter(|layout| layout.belongs_to(Level::Raid0)), raid0.chunk())
+            }
             Geometry::Linear(_) => (None, Sectors(detail.chunk_bytes / 512)),
             Geometry::Mirror(_) => (None, Sectors::ZERO),
         };

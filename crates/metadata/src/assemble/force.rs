@@ -118,6 +118,9 @@ pub(super) fn rewrite(
 /// `sb` with the table and the state of `model`.
 pub(super) fn with_state_of(sb: &Superblock, model: &Superblock) -> Superblock {
     let mut sb = sb.clone();
+    if sb.is_taken_over_by(model) {
+        sb.be_taken_over_by(model);
+    }
     match (&mut sb, model) {
         (Superblock::V090(sb), Superblock::V090(model)) => {
             // All that differs between members is the place and which entry is one's own.

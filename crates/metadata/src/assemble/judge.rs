@@ -240,7 +240,7 @@ fn judge_member(candidate: &Candidate<'_>, slot: Slot, freshest: &Candidate<'_>)
     let is_taken_over = is_taken_over(sb, fresh);
     if let Role::Active(slot) = fresh.role()
         && sb.dev_of_slot(slot).is_none()
-        && !is_taken_over
+        && !(is_taken_over && matches!(sb.role_of(fresh.dev_number()), Role::Active(_)))
         && !has_recovered()
     {
         return Verdict::Left(Reason::CallsFailed { whom: freshest.id, slot });

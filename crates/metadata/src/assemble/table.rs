@@ -176,9 +176,11 @@ impl<'a> Table<'a> {
     pub(super) fn measure(&mut self) -> Result<(), AssembleError> {
         for (slot, holder) in self.holders().into_iter().enumerate() {
             // One of another level does not say yet how much of it a RAID0 uses.
-            let size = |sb: &Superblock| match sb.component() {
-                used if self.config.level == Level::Raid0 && !used.is_zero() => used,
-                _ => sb.data_size(),
+            let is_raid0 = self.config.level == Level::Raid0;
+            let size = |sb: &Superblock| match sb.level() {
+                Some(Level::Raid0) | None => sb.data_size(),
+                Some(_) if is_raid0 => sb.component().min(sb.data_size()),
+                Some(_) => sb.data_size(),
             };
             let size = holder.map(|i| size(self.candidates[i].superblock));
             self.config.member_sizes[slot] = size.unwrap_or(Sectors::ZERO);
