@@ -201,8 +201,14 @@ fn reshape(args: &Args) -> Outcome {
         }
     }
     let Grown { changed } = asked?;
-    if is_added_later {
-        add_members(args)?;
+    if is_added_later && let Err(failure) = add_members(args) {
+        let name = quoted(&target.name);
+        errln!(
+            "{}: has its new level, and lacks members; `lapstrake add {name} MEMBER` gives it some, `lapstrake grow {name} \
+             --level 0` takes the level back",
+            target.name
+        );
+        return Err(failure);
     }
     let goal = *level;
     let Detail { level, layout, chunk_bytes, raid_devices, reshape, .. } = target.detail(None)?;

@@ -15,6 +15,8 @@ use thiserror::Error;
 pub(crate) struct CacheTerms {
     /// That have pages.
     members: u32,
+    /// That may have, also of a level without a stripe cache, which another may take over.
+    members_most: u32,
     has_logs: bool,
     has_journal: bool,
     has_behind: bool,
@@ -26,6 +28,7 @@ impl CacheTerms {
         let lags = plan.members.iter().any(|member| member.superblock().write_mostly());
         Self {
             members: stripe_cache_members(geometry),
+            members_most: 2 * u32::from(geometry.raid_disks()),
             has_logs: plan.log_signature().is_some(),
             has_journal: plan.replays,
             has_behind: matches!(geometry, Geometry::Mirror(_)) && lags,
@@ -52,9 +55,9 @@ impl CacheTerms {
         pages + if self.has_journal && is_first { JOURNAL_PAGES } else { 0 }
     }
 
-    /// What they may become, also of a level without a stripe cache, which may be taken over by one with.
+    /// What they may become.
     pub(crate) fn pages_most(self, is_first: bool) -> u32 {
-        self.with_members(self.members.max(1)).pages(*STRIPE_CACHE_SIZES.end(), is_first)
+        self.with_members(self.members_most).pages(*STRIPE_CACHE_SIZES.end(), is_first)
     }
 
     /// A shard's pages for writes that a write-mostly member may have later than they are answered.

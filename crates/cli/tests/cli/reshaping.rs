@@ -367,7 +367,7 @@ fn what_cannot_be_reshaped_is_refused_and_stays_as_it_is() {
     let server = lab.serve_data("--shards 2 m0 m1 m2");
     refused("--raid-devices 4", "as many spares");
     refused("--raid-devices 2", "that would cut data");
-    refused("--level 10 --raid-devices 4", "no way from a raid5 to a raid10");
+    refused("--level 10 --raid-devices 4", "no way from this raid5 to a raid10");
     refused("--layout n2", "n2");
     refused("--chunk 48K", "power of two");
     refused("--chunk 8M", "not whole chunks");

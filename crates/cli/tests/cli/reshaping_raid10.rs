@@ -128,7 +128,7 @@ fn what_linux_does_not_reshape_is_refused_and_stays_as_it_is() {
     refused("--layout f2", "far copies");
     refused("--layout n3", "keeps as many");
     refused("--layout o3", "keeps as many");
-    refused("--level 5", "no way from a raid10 to a raid5");
+    refused("--level 5", "no way from this raid10 to a raid5");
     refused("--raid-devices 3", "that would cut data");
     refused("--raid-devices 5", "as many spares");
     refused("--chunk 8M --layout o2", "behind its data");

@@ -7,14 +7,15 @@ use crate::support::md::Md;
 use crate::support::{Lab, Ran, pattern};
 
 /// How the array is made, of which members, what is asked for, and whose place is in the array then.
-const TAKEOVERS: [(&str, &str, &str, &str); 10] = [
+const TAKEOVERS: [(&str, &str, &str, &str); 11] = [
     ("-l1", "m0 m1", "--level 5", "m0 m1"),
     ("-l1 --bitmap internal", "m0 m1", "--level 5 --raid-devices 3 m2", "m0 m1 m2"),
     ("-l1 -e 1.1", "m0 m1", "--level 6 --raid-devices 4 m2 m3", "m0 m1 m2 m3"),
     ("-l5 -c64", "m0 m1", "--level 1", "m0 m1"),
     ("-l0 -c64", "m0 m1", "--level 5 m2", "m0 m1 m2"),
     ("-l0 -c64 -e 0.90", "m0 m1 m2", "--level 4 m3", "m0 m1 m2 m3"),
-    ("-l0 -c64", "m0 m1", "--level 10 m2 m3", "m0 m1 m2 m3"),
+    ("-l0 -c64", "m0 m1", "--level 10 --chunk 32K m2 m3", "m0 m1 m2 m3"),
+    ("-l0 -c64", "m0 m1", "--level 6 m2 m3", "m0 m1 m2 m3"),
     ("-l5 -c64", "m0 m1 m2", "--level 0", "m0 m1"),
     ("-l6 -c64", "m0 m1 m2 m3", "--level 0", "m0 m1"),
     ("-l10 -c64 -e 1.0", "m0 m1 m2 m3", "--level 0", "m0 m2"),
@@ -148,6 +149,7 @@ fn what_cannot_be_taken_over_is_refused_and_stays_as_it_is() {
     create(&lab, "-l1 --force", "m0 m1");
     let server = lab.serve_data("m0 m1");
     refused(&lab, "--level 5 --chunk 8M", "not whole chunks");
+    refused(&lab, "--level 5 --raid-devices 3", "as many spares");
     lab.run("fail data m1").ok();
     refused(&lab, "--level 5", "a member is missing");
     server.stop();

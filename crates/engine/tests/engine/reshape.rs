@@ -235,3 +235,43 @@ fn a_raid0_that_is_to_get_parity_is_not_called_half_written_while_it_has_none() 
     assert_eq!(told.len(), 2);
     assert!(told.iter().all(|(_, sb)| sb.level() == Some(Level::Raid5) && sb.clean()));
 }
+
+/// What would be lost: every write from then on, which would wait for a record of the failure.
+#[test]
+fn who_is_let_go_and_fails_meanwhile_goes_on_record() {
+    let story = Story::new(Level::Raid5, 3, false);
+    let (raid5, raid0) = parity_last_and_without(&story);
+    let mut story = taken_over(story, &raid5, &raid0);
+    story.notice(Notice::Failed(MemberId(2)));
+    story.settle();
+    let orders = story.take_orders();
+    assert!(orders.contains(&Order::MemberFailed(MemberId(2))), "{orders:?}");
+    assert!(orders.contains(&Order::Recorded(MemberId(2))), "{orders:?}");
+    assert!(story.supervisor.has_geometry_to_tell());
+    assert!(!events(&mut story).iter().any(|event| matches!(event, Event::Broken(_))));
+}
+
+/// What would be lost: all data, which lies elsewhere with another chunk.
+#[test]
+fn what_does_not_lie_alike_is_not_taken_over() {
+    let story = Story::new(Level::Raid5, 3, false);
+    let (raid5, raid0) = parity_last_and_without(&story);
+    let mut records = story.records();
+    records.iter_mut().for_each(|record| record.superblock.set_geometry(&raid5));
+    let mut story = Story { geometry: Geometry::new(&raid5).unwrap(), ..story };
+    story.restart(records);
+    let other = Config { chunk: Sectors(raid0.chunk.0 / 2), ..raid0.clone() };
+    for (to, is_begun) in [(&other, false), (&raid0, true)] {
+        let to = becomes(&story, &raid5, to, DataMove::Stays);
+        assert_eq!(story.supervisor.handle_reshape(story.now, to), is_begun);
+    }
+}
+
+#[test]
+fn superblocks_of_a_raid0_are_left_as_they_are_by_what_shards_notice() {
+    let mut story = Story::new(Level::Raid0, 2, false);
+    for notice in [Notice::NeedActive, Notice::Failed(MemberId(1)), Notice::Idle, Notice::Reads] {
+        story.notice(notice);
+        assert!(story.pending.is_empty() && story.supervisor.poll_write().is_none());
+    }
+}

@@ -173,12 +173,14 @@ impl CoordinatorRuntime {
         if self.is_redundant() {
             return;
         }
-        let (nobody, _) = mpsc::channel();
-        self.remove(runtime, FAILED, nobody);
-        let left: Vec<_> = self.removals.last().map_or_else(Vec::new, |last| last.members.clone());
-        for path in self.paths(&left) {
+        let is_failed =
+            |id: &usize| !self.members[*id].gone && self.state(*id) == Some(DiskState::Faulty);
+        for id in (0..self.members.len()).filter(is_failed) {
+            let path = &self.members[id].path;
             info!(member = path, "{path}: is no member any more: the level has no use for it");
         }
+        let (nobody, _) = mpsc::channel();
+        self.remove(runtime, FAILED, nobody);
     }
 
     fn take_out(
@@ -358,6 +360,7 @@ impl CoordinatorRuntime {
         };
         info!(member = %device.spec(), %how, "{} was added ({how})", device.spec());
         let detail = self.member_detail(usize::from(id.0)).ok_or(CommandError::ReadOnly)?;
+        self.reshape_on(runtime);
         Ok(Answer::Added(Box::new(detail), how))
     }
 

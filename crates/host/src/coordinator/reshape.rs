@@ -14,7 +14,7 @@ use lapstrake_engine::{
 };
 use lapstrake_geometry::{Config, Geometry, Layout, Level, MIN_CHUNK, Raid10, Sectors};
 use lapstrake_metadata::{Superblock, Version};
-use tracing::warn;
+use tracing::{info, warn};
 
 /// Between superblock and data, for a bitmap that comes later.
 const BITMAP_ROOM: u64 = 128;
@@ -39,19 +39,18 @@ impl CoordinatorRuntime {
         if supervisor.is_frozen() {
             return Err(ResizeError::Frozen { array: self.facts.name.clone() }.into());
         }
-        let change = self.new_geometry(supervisor, wish)?;
-        let is_moved =
-            matches!(&change, Change::Geometry(to, _) if to.data_move != DataMove::Stays);
-        if is_moved && runtime.peers.len() < 2 {
-            return Err(ResizeError::OneShard { array: self.facts.name.clone() }.into());
+        if supervisor.bitmap().is_some_and(lapstrake_metadata::bitmap::Superblock::is_lockless) {
+            return Err(ResizeError::Lockless.into());
         }
-        Ok(change)
+        let has_one_shard = runtime.peers.len() < 2;
+        Ok(self.new_geometry(supervisor, wish, has_one_shard)?)
     }
 
     fn new_geometry(
         &self,
         supervisor: &Supervisor,
         wish: &ReshapeWish,
+        has_one_shard: bool,
     ) -> Result<Change, ResizeError> {
         let (old, like) = (supervisor.geometry(), self.freshest(supervisor)?);
         let goal = config(old, like, wish)?;
@@ -61,10 +60,17 @@ impl CoordinatorRuntime {
         if Geometry::new(&goal)? == *old {
             return Ok(Change::Nothing);
         }
+        if has_one_shard && is_moved_to(old, &goal)? {
+            return Err(ResizeError::OneShard { array: self.facts.name.clone() });
+        }
         let Step { config, stays } = Step::first(old, &goal);
         let next = (config != goal).then(|| wish_for(&goal));
         let to =
             if stays { self.alike(supervisor, &config)? } else { self.moved(supervisor, config)? };
+        // A level without redundancy is given members once it has some.
+        if next.is_some() && self.is_redundant() {
+            self.check_spares(supervisor, goal.raid_disks.saturating_sub(old.raid_disks()))?;
+        }
         Ok(Change::Geometry(Box::new(to), next))
     }
 
@@ -76,7 +82,15 @@ impl CoordinatorRuntime {
             return Err(ResizeError::Degraded { array: self.facts.name.clone() });
         }
         let (geometry, superblock) = (Geometry::new(config)?, with_geometry(like, config));
+        // What a RAID0 uses of each member 0.90 does not say.
+        let has_more = |(sb, state): (&Superblock, DiskState)| {
+            is_there(state) && sb.data_size().round_down(config.chunk) > config.component
+        };
+        let is_unsaid = config.level == Level::Raid0 && like.version() == Version::V090;
         match old {
+            _ if is_unsaid && supervisor.members().any(has_more) => {
+                Err(ResizeError::UnlikeMembers { chunk: config.chunk })
+            }
             Geometry::Raid0(raid0) if geometry.array_sectors() != old.array_sectors() => {
                 Err(ResizeError::UnlikeMembers { chunk: raid0.chunk() })
             }
@@ -128,17 +142,24 @@ impl CoordinatorRuntime {
         Ok(NewGeometry { geometry, before, superblock, data_move })
     }
 
-    /// Goes on to what was wished for, if the geometry that the array has now was only a step on the way.
+    /// Goes on to what was wished for, if the geometry that the array has now was only a step on the way. It waits for members
+    /// that are yet to be added to what was a RAID0.
     pub(super) fn reshape_on(&mut self, runtime: &mut ShardRuntime) {
         let Some(wish) = self.next_reshape.take() else { return };
-        if self.is_redundant() && self.coordinator.supervisor().is_some_and(Supervisor::is_degraded)
-        {
-            // Parity, or second copies, are made first: the end of that recovery comes here again.
+        let supervisor = self.coordinator.supervisor();
+        let lacks_parity = supervisor.is_some_and(|it| it.is_degraded() && !it.lacks_data());
+        if self.is_redundant() && lacks_parity {
+            info!("{}: goes on when its parity is made", self.facts.name);
             self.next_reshape = Some(wish);
             return;
         }
-        if let Err(why) = self.try_resize(runtime, ResizeWish::Reshape(wish)) {
+        if let Err(why) = self.try_resize(runtime, ResizeWish::Reshape(wish.clone())) {
             let array = &self.facts.name;
+            if let CommandError::Resize(ResizeError::NeedsSpares { .. }) = &why {
+                info!("{array}: goes on when members are added: {why}");
+                self.next_reshape = Some(wish);
+                return;
+            }
             warn!(
                 "{array}: not yet what was asked for, which is to be asked for again (`lapstrake grow`): {why}"
             );
@@ -187,18 +208,22 @@ impl CoordinatorRuntime {
     fn check_members(&self, supervisor: &Supervisor, config: &Config) -> Result<(), ResizeError> {
         let array = || self.facts.name.clone();
         let (old, new) = (supervisor.geometry().raid_disks(), config.raid_disks);
-        if supervisor.bitmap().is_some_and(lapstrake_metadata::bitmap::Superblock::is_lockless) {
-            return Err(ResizeError::Lockless);
-        }
         if supervisor.is_degraded() {
             return Err(ResizeError::Degraded { array: array() });
         }
-        let spares = supervisor.members().filter(|it| it.1 == DiskState::Spare).count();
-        let needed = new.saturating_sub(old);
-        if spares < usize::from(needed) {
-            return Err(ResizeError::NeedsSpares { needed, spares, array: array() });
-        }
+        self.check_spares(supervisor, new.saturating_sub(old))?;
         self.check_bad_blocks(supervisor)
+    }
+
+    fn check_spares(&self, supervisor: &Supervisor, needed: u16) -> Result<(), ResizeError> {
+        let spares = supervisor.members().filter(|it| it.1 == DiskState::Spare).count();
+        match spares < usize::from(needed) {
+            true => {
+                let array = self.facts.name.clone();
+                Err(ResizeError::NeedsSpares { needed, spares, array })
+            }
+            false => Ok(()),
+        }
     }
 
     fn check_bad_blocks(&self, supervisor: &Supervisor) -> Result<(), ResizeError> {
@@ -306,6 +331,19 @@ fn component(old: &Geometry, like: &Superblock) -> Sectors {
         Geometry::Raid0(raid0) => Sectors(raid0.array_sectors().0 / u64::from(raid0.raid_disks())),
         _ => like.component(),
     }
+}
+
+/// Whether data is moved on the way.
+fn is_moved_to(old: &Geometry, goal: &Config) -> Result<bool, ResizeError> {
+    let mut now = old.clone();
+    while now != Geometry::new(goal)? {
+        let Step { config, stays } = Step::first(&now, goal);
+        if !stays {
+            return Ok(true);
+        }
+        now = Geometry::new(&config)?;
+    }
+    Ok(false)
 }
 
 /// Whether there is a way from a geometry to another.

@@ -39,7 +39,7 @@ pub enum ResizeError {
     },
     /// Not between these levels.
     #[error(
-        "there is no way from a {from} to a {to} with so many members: RAID4, 5 and 6 become each other, a RAID0 or, of two \
+        "there is no way from this {from} to a {to}: RAID4, 5 and 6 become each other, a RAID0 or, of two \
          members, a RAID1; a RAID0 becomes a RAID4, 5, 6 or 10, a RAID1 of two a RAID4, 5 or 6, and a RAID10 a RAID0; nothing \
          was changed"
     )]
