@@ -46,10 +46,12 @@ impl Membership {
         }
         let before = self.members.iter().map(|member| member.superblock.clone()).collect();
         for slot in new_slots(mem::replace(&mut self.raid_disks, new), new) {
-            let spare = self.spare().map(|spare| self.get(spare).superblock.events());
+            let spare = self.spare().expect("there are spares enough");
+            let spare = self.get_mut(spare);
             // Order that holds, point 14.
-            assert!(spare >= Some(events), "who gets {slot:?} has missed an event");
-            self.fill_with_spare(slot);
+            assert!(spare.superblock.events() >= events, "who gets {slot:?} has missed an event");
+            (spare.slot, spare.state) = (Some(slot), DiskState::InSync);
+            spare.recovered_to = FULLY_TRUSTED;
         }
         for member in &mut self.members {
             member.superblock.take_geometry(&to.superblock, to.data_move.shift());
@@ -75,13 +77,6 @@ impl Membership {
             spares.for_each(|member| member.state = DiskState::Faulty);
         }
         self.check();
-    }
-
-    fn fill_with_spare(&mut self, slot: Slot) {
-        let spare = self.spare().expect("there are spares enough");
-        let spare = self.get_mut(spare);
-        (spare.slot, spare.state) = (Some(slot), DiskState::InSync);
-        spare.recovered_to = FULLY_TRUSTED;
     }
 
     /// Has who has no slot in the array that a reshape has made be a spare.
