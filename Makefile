@@ -17,7 +17,7 @@ WITHOUT_IO := advise disk examine generate lab_plans predict scan
 # runs them on both back ends.
 JUDGED := bitmaps journal kernel lab_md lab_run members mending replace reshaping sizes
 # The command's suites that ask the kernel's md, beside others that do not: they are played before the newest, too.
-KERNELS := bitmaps examine firmware journal kernel lockless members mending replace reshape reshaping scrub sizes ublk \
+KERNELS := bitmaps examine firmware journal kernel lockless members mending replace reshape reshaping scrub sizes takeovers ublk \
 	updates write_hole
 # Most tests wait most of the time: for servers, kernels, failures.
 export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
