@@ -124,7 +124,7 @@ fn resize(args: &Args) -> Outcome {
         Some(_) => target.detail(None)?.level,
         None => String::new(),
     };
-    let is_reshaped = matches!(level.as_str(), "raid4" | "raid5" | "raid6" | "raid10");
+    let is_reshaped = matches!(level.as_str(), "raid0" | "raid4" | "raid5" | "raid6" | "raid10");
     if is_moved || is_reshaped {
         return reshape(args);
     }

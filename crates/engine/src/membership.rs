@@ -307,19 +307,35 @@ impl Membership {
         (0..self.raid_disks).map(Slot).find(|&slot| !is_held(slot))
     }
 
-    /// Whether all data can be had without a member.
-    pub(crate) fn survives_without(&self, id: MemberId, geometry: &Geometry) -> bool {
-        let member = self.get(id);
-        let slot = member.slot.filter(|_| member.state != DiskState::Replacement);
-        let has = |wanted: Slot| {
-            let serves = |m: &Member| match m.state {
-                DiskState::InSync => Some(wanted) != slot,
-                DiskState::Replacement => m.recovered_to == FULLY_TRUSTED,
-                _ => false,
-            };
-            self.members.iter().any(|m| m.slot == Some(wanted) && serves(m))
+    /// Whether all data of a geometry can be had from these members. `is_before`: of the one before a reshape.
+    pub(crate) fn survives_with(
+        &self,
+        geometry: &Geometry,
+        is_before: bool,
+        has: impl Fn(MemberId) -> bool,
+    ) -> bool {
+        let holds = |id: MemberId, slot| {
+            let member = self.get(id);
+            member.slot == Some(slot) && !(is_before && member.lacks_before) && has(id)
         };
-        slot.is_none() || geometry.survives(has)
+        geometry.survives(|slot| self.ids().any(|id| holds(id, slot)))
+    }
+
+    /// The same of all but one.
+    pub(crate) fn survives_without(
+        &self,
+        id: MemberId,
+        geometry: &Geometry,
+        is_before: bool,
+    ) -> bool {
+        let serves = |other: MemberId| match self.get(other).state {
+            DiskState::InSync => other != id,
+            DiskState::Replacement => self.get(other).recovered_to == FULLY_TRUSTED,
+            _ => false,
+        };
+        let member = self.get(id);
+        let is_needed = member.slot.is_some() && member.state != DiskState::Replacement;
+        !is_needed || self.survives_with(geometry, is_before, serves)
     }
 
     /// The next member: a spare, or with a slot one that gets only what it has missed.
@@ -713,15 +729,15 @@ mod tests {
     #[test]
     fn all_data_is_had_without_a_member_as_long_as_redundancy_is_left() {
         let (mut members, geometry) = whole(1);
-        assert!(members.survives_without(FIRST, &geometry));
+        assert!(members.survives_without(FIRST, &geometry, false));
         members.fail(SECOND);
-        assert!(!members.survives_without(FIRST, &geometry));
-        assert!(members.survives_without(FOURTH, &geometry), "a spare holds nothing");
+        assert!(!members.survives_without(FIRST, &geometry, false));
+        assert!(members.survives_without(FOURTH, &geometry, false), "a spare holds nothing");
         members.give_slot(FOURTH, Slot(0));
-        assert!(members.survives_without(FOURTH, &geometry), "its member serves");
-        assert!(!members.survives_without(FIRST, &geometry), "it has no data yet");
+        assert!(members.survives_without(FOURTH, &geometry, false), "its member serves");
+        assert!(!members.survives_without(FIRST, &geometry, false), "it has no data yet");
         members.recovered(FOURTH);
-        assert!(members.survives_without(FIRST, &geometry));
+        assert!(members.survives_without(FIRST, &geometry, false));
     }
 
     #[test]

@@ -19,6 +19,7 @@ pub(crate) use scheduler::{BUSY_NS, SyncScheduler};
 
 use crate::{
     members::FULLY_TRUSTED,
+    reshape::slot_of_parity,
     messages::Order,
     supervisor::{DiskState, Event, Supervisor},
     sync::{Mismatch, SyncAction, SyncPiece, SyncReport},
@@ -297,11 +298,16 @@ impl Supervisor {
     }
 
     fn fill_slots(&mut self) {
-        while let Some(slot) = self.members.vacancy()
-            && let Some(spare) = self.members.spare()
-        {
+        while let Some((spare, slot)) = self.next_to_fill() {
             self.give_slot(spare, slot);
         }
+    }
+
+    /// The next spare that is to get a slot, and which.
+    fn next_to_fill(&self) -> Option<(MemberId, Slot)> {
+        let is_left = |slot| self.leaves_parity && Some(slot) == slot_of_parity(&self.geometry);
+        let slot = self.members.vacancy().filter(|&slot| !is_left(slot))?;
+        self.members.spare().map(|spare| (spare, slot))
     }
 
     /// Puts a spare into a slot, or beside the member that serves there.
@@ -339,8 +345,7 @@ impl Supervisor {
             let waits = spare.is_some() && member.is_in_sync() && member.is_to_go();
             waits || member.is_whole_replacement()
         };
-        let is_filled = spare.is_some() && self.members.vacancy().is_some();
-        !self.broken && (is_filled || self.members.ids().any(is_to_change))
+        !self.broken && (self.next_to_fill().is_some() || self.members.ids().any(is_to_change))
     }
 
     /// Superblocks say of each replacement that is whole that it is: nothing said of it waits, or is on its way.

@@ -31,7 +31,8 @@ use lapstrake_geometry::{Geometry, Parity, Sector, Slot};
 use lapstrake_metadata::{Role, Superblock};
 use raid10::Raid10Reshape;
 pub(crate) use step::slot_in;
-use step::{lie_alike, slot_of_parity};
+pub(crate) use step::slot_of_parity;
+use step::lie_alike;
 
 /// The most of the array that is moved in one go: writes there wait for it.
 const WINDOW_SECTORS: u64 = (16 << 20) / 512;
@@ -316,7 +317,7 @@ impl Reshape {
 
 impl Supervisor {
     /// Gives the array another geometry; [`Event::ShapeChanged`] tells when it has it. The first spares get the slots that
-    /// come to it. False: something is missing or to be recovered or resynced, is on record as bad, runs or is being
+    /// come to it. False: something but a RAID4's parity is missing, or to be recovered or resynced, is on record as bad, runs or is being
     /// changed; there are too few spares; the geometries are not both of parity or both a RAID10; or data would be
     /// overwritten that was not moved yet.
     pub fn handle_reshape(&mut self, now: Time, to: NewGeometry) -> bool {
@@ -374,6 +375,12 @@ impl Supervisor {
         slots.any(|slot| self.members.serving(Some(slot)).is_none())
     }
 
+    /// Whether a slot of nothing but parity is to stay empty, though there are spares: the array is to be a RAID0, whose data
+    /// they are for.
+    pub fn leave_parity(&mut self, leaves: bool) {
+        self.leaves_parity = leaves;
+    }
+
     /// Whether anything stands in for data, so that a write may leave it half done. A RAID0 that goes by a level of parity for
     /// a while lacks that.
     pub(crate) fn may_be_half_written(&self) -> bool {
@@ -407,11 +414,12 @@ impl Supervisor {
         self.reshape.as_ref().map(|reshape| &reshape.before)
     }
 
-    /// The array's geometry, and during a reshape the old one, until nothing is held by that alone any more.
-    pub fn geometries_in_use(&self) -> impl Iterator<Item = &Geometry> {
+    /// The array's geometry, and during a reshape the one before, until nothing is held by that alone any more; whether it is
+    /// the one before.
+    pub(crate) fn geometries_in_use(&self) -> impl Iterator<Item = (&Geometry, bool)> {
         let is_needed = |it: &&Reshape| !matches!(it.stage, Stage::Ending | Stage::Ended);
-        let before = self.reshape.as_ref().filter(is_needed).map(|reshape| &reshape.before);
-        before.into_iter().chain([&self.geometry])
+        let before = self.reshape.as_ref().filter(is_needed).map(|it| (&it.before, true));
+        before.into_iter().chain([(&self.geometry, false)])
     }
 
     /// Whether [`Self::begin_reshape`] is due: shards are to pause for that.
@@ -572,11 +580,6 @@ pub(crate) fn owned_unit(geometry: &Geometry) -> u64 {
         Geometry::Raid10(raid10) => raid10.chunk().0,
         Geometry::Linear(_) | Geometry::Mirror(_) => 8,
     }
-}
-
-/// Slots that come to an array, for spares in their order.
-pub(crate) fn new_slots(old: u16, new: u16) -> impl Iterator<Item = Slot> {
-    (old..new).map(Slot)
 }
 
 /// By how much data moves on members of the old geometry, least and most.

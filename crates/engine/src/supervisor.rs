@@ -204,6 +204,8 @@ pub struct Supervisor {
     pub(crate) bitmap_change: Option<BitmapChange>,
     pub(crate) shape_change: Option<ShapeChange>,
     pub(crate) reshape: Option<Reshape>,
+    /// No spare is to make the parity that a level lacks in whose place a RAID0 is to be.
+    pub(crate) leaves_parity: bool,
     pub(crate) usable: UsableSize,
     /// Pages of it that were sent, counted for each member.
     pub(crate) bitmap_writes: u64,
@@ -242,6 +244,7 @@ impl Supervisor {
             bitmap_change: None,
             shape_change: None,
             reshape: None,
+            leaves_parity: false,
             bitmap_writes: 0,
             orders: VecDeque::new(),
             writes: MetaWrites::default(),
@@ -573,7 +576,13 @@ impl Supervisor {
     /// Whether all data can be had without a member, in either geometry if there are two.
     fn survives_without(&self, id: MemberId) -> bool {
         let mut geometries = self.geometries_in_use();
-        geometries.all(|geometry| self.members.survives_without(id, geometry))
+        geometries.all(|(it, is_before)| self.members.survives_without(id, it, is_before))
+    }
+
+    /// Whether all data can be had from these members, in either geometry if there are two.
+    pub fn survives_with(&self, has: impl Fn(MemberId) -> bool) -> bool {
+        let mut geometries = self.geometries_in_use();
+        geometries.all(|(it, is_before)| self.members.survives_with(it, is_before, &has))
     }
 
     pub(crate) fn give_up(&mut self, loss: Loss) {

@@ -4,7 +4,7 @@ use lapstrake_geometry::{
     Config, Layout, Level, ParityLayout, Raid10Layout, Sector, Sectors, Slot,
 };
 
-use crate::{Role, Superblock, v1, v090};
+use crate::{Superblock, v1, v090};
 
 /// What a superblock says of a reshape that is under way.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,17 +96,23 @@ impl Superblock {
         else {
             return None;
         };
-        let mut sb = sb.clone();
-        (sb.level, sb.layout) = (Level::Raid5.to_md(), layout.without_q_last()?.to_md());
-        sb.raid_disks = sb.raid_disks.checked_sub(1)?;
-        let last = sb.raid_disks;
-        let roles = sb.dev_roles.iter_mut();
-        roles.filter(|role| u32::from(**role) == last).for_each(|role| *role = v1::role::SPARE);
-        let mut this = Self::V1(sb);
-        if this.role() == Role::Spare {
-            this.set_recovery_offset(None);
-        }
-        Some(this)
+        let layout = layout.without_q_last()?;
+        let mut sb = sb.with_last_slot_empty()?;
+        (sb.level, sb.layout) = (Level::Raid5.to_md(), layout.to_md());
+        sb.raid_disks -= 1;
+        Some(Self::V1(sb))
+    }
+
+    /// This RAID4 with the last slot empty, which is that of its parity; none if this is of no RAID4, nor of a RAID5 like that.
+    #[must_use]
+    pub fn without_parity(&self) -> Option<Self> {
+        let Self::V1(sb) = self else { return None };
+        let is_last = match self.level()? {
+            Level::Raid4 => true,
+            Level::Raid5 => self.layout() == Some(Layout::Parity(ParityLayout::ParityLast)),
+            _ => false,
+        };
+        if is_last { sb.with_last_slot_empty().map(Self::V1) } else { None }
     }
 
     /// Whether another array of these members, of another level, has all data where this one has it: a cut while that was
@@ -290,6 +296,19 @@ impl v1::Superblock {
         let before = disks_before(self.raid_disks, self.delta_disks, v1::role::MAX.into());
         let is_reshaped = self.has(v1::feature::RESHAPE_ACTIVE);
         self.raid_disks.max(before.filter(|_| is_reshaped).unwrap_or(0))
+    }
+
+    /// With nobody in the last slot: who had it is a spare.
+    fn with_last_slot_empty(&self) -> Option<Self> {
+        let mut sb = self.clone();
+        let last = sb.raid_disks.checked_sub(1)?;
+        let roles = sb.dev_roles.iter_mut();
+        roles.filter(|role| u32::from(**role) == last).for_each(|role| *role = v1::role::SPARE);
+        if sb.dev_roles.get(sb.dev_number as usize) == Some(&v1::role::SPARE) {
+            sb.feature_map &= !(v1::feature::RECOVERY_OFFSET | v1::feature::RECOVERY_BITMAP);
+            sb.recovery_offset = 0;
+        }
+        Some(sb)
     }
 
     /// Whether the layout is one of a RAID0, for which there is a bit.

@@ -98,9 +98,10 @@ impl Halves {
         let halves = before.iter_mut().zip(&*superblocks).filter(|(_, own)| is_half(own));
         let mut halves: Vec<&mut Superblock> =
             halves.filter_map(|(half, _)| half.as_mut()).collect();
-        if !halves.iter().any(|own| has_second_parity(own)) {
+        if !halves.iter().any(|own| has_last_slot(own)) {
             for own in &mut halves {
-                **own = own.without_second_parity().unwrap_or_else(|| own.clone());
+                let without = own.without_second_parity().or_else(|| own.without_parity());
+                **own = without.unwrap_or_else(|| own.clone());
             }
         }
         Some(Self { before, after })
@@ -129,8 +130,8 @@ fn halves(own: &Superblock, fresh: &Reshape) -> (Superblock, Superblock) {
 }
 
 /// Whether this member has all data of the last slot of the array before: of a RAID5 that gets a second parity superblocks
-/// tell as of a RAID6 that lacks it.
-fn has_second_parity(before: &Superblock) -> bool {
+/// tell as of a RAID6 that lacks it, of a RAID0 that grows as of a RAID4 without parity, whose slot gets data.
+fn has_last_slot(before: &Superblock) -> bool {
     let last = Slot(before.raid_disks().saturating_sub(1));
     before.role() == Role::Active(last) && before.recovery_offset().is_none()
 }

@@ -7,7 +7,7 @@ use crate::support::md::Md;
 use crate::support::{Lab, Ran, pattern};
 
 /// How the array is made, of which members, what is asked for, and whose place is in the array then.
-const TAKEOVERS: [(&str, &str, &str, &str); 11] = [
+const TAKEOVERS: [(&str, &str, &str, &str); 14] = [
     ("-l1", "m0 m1", "--level 5", "m0 m1"),
     ("-l1 --bitmap internal", "m0 m1", "--level 5 --raid-devices 3 m2", "m0 m1 m2"),
     ("-l1 -e 1.1", "m0 m1", "--level 6 --raid-devices 4 m2 m3", "m0 m1 m2 m3"),
@@ -16,6 +16,9 @@ const TAKEOVERS: [(&str, &str, &str, &str); 11] = [
     ("-l0 -c64 -e 0.90", "m0 m1 m2", "--level 4 m3", "m0 m1 m2 m3"),
     ("-l0 -c64", "m0 m1", "--level 10 --chunk 32K m2 m3", "m0 m1 m2 m3"),
     ("-l0 -c64", "m0 m1", "--level 6 m2 m3", "m0 m1 m2 m3"),
+    ("-l0 -c64", "m0 m1", "--level 0 --raid-devices 3 m2", "m0 m1 m2"),
+    ("-l0 -c64 -e 1.1", "m0 m1", "--level 0 --raid-devices 4 --chunk 128K m2 m3", "m0 m1 m2 m3"),
+    ("-l0 -c64", "m0 m1 m2", "--level 0 --chunk 16K", "m0 m1 m2"),
     ("-l5 -c64", "m0 m1 m2", "--level 0", "m0 m1"),
     ("-l6 -c64", "m0 m1 m2 m3", "--level 0", "m0 m1"),
     ("-l10 -c64 -e 1.0", "m0 m1 m2 m3", "--level 0", "m0 m2"),

@@ -4,13 +4,13 @@
 use super::{ArrayState, Member, Membership};
 use crate::{
     members::FULLY_TRUSTED,
-    reshape::{Frontier, NewGeometry, new_slots, shifts, slot_in},
+    reshape::{Frontier, NewGeometry, shifts, slot_in},
     supervisor::DiskState,
 };
 use alloc::vec::Vec;
 use core::mem;
 use lapstrake_geometry::{Sector, Slot};
-use lapstrake_metadata::{ReshapeRecord, Superblock};
+use lapstrake_metadata::{ReshapeRecord, Role, Superblock};
 
 impl Member {
     /// Its superblock as it is to be written. `before`: of the array that a reshape changes.
@@ -35,8 +35,9 @@ impl Member {
 }
 
 impl Membership {
-    /// Has all superblocks be of another geometry, gives spares the slots that come to it, and keeps what it was. Who has a
-    /// slot that goes keeps it until [`Self::end_reshape`].
+    /// Has all superblocks be of another geometry, gives as many spares slots as come to it, and keeps what it was. Who has a
+    /// slot that goes keeps it until [`Self::end_reshape`]. Where a RAID4 lacks its parity, a spare gets data in that slot,
+    /// and the last slot stays empty.
     pub(crate) fn begin_reshape(&mut self, to: &NewGeometry) {
         let new = to.geometry.raid_disks();
         let in_sync = self.members.iter().filter(|member| member.is_in_sync());
@@ -45,7 +46,8 @@ impl Membership {
             member.superblock.set_component(to.superblock.component());
         }
         let before = self.members.iter().map(|member| member.superblock.clone()).collect();
-        for slot in new_slots(mem::replace(&mut self.raid_disks, new), new) {
+        for _ in mem::replace(&mut self.raid_disks, new)..new {
+            let slot = self.vacancy().expect("so many slots come to it");
             let spare = self.spare().expect("there are spares enough");
             let spare = self.get_mut(spare);
             // Order that holds, point 14.
@@ -102,12 +104,13 @@ impl Membership {
     /// Keeps what superblocks say of the array before a reshape.
     fn keep_before(&mut self, superblocks: Vec<Superblock>) {
         let Some(mut before) = superblocks.first().cloned() else { return };
-        let old = before.raid_disks();
         before.take_over_for(&self.members[0].superblock);
         for (member, own) in self.members.iter_mut().zip(&superblocks) {
             member.data_before = Some((own.data_offset(), own.data_size()));
-            let gets_parity = |slot: Slot| (old..before.raid_disks()).contains(&slot.0);
-            member.lacks_before = member.slot.is_some_and(gets_parity);
+            let lacks = |slot: Slot| {
+                slot.0 < before.raid_disks() && own.role() != Role::Active(slot)
+            };
+            member.lacks_before = member.slot.is_some_and(lacks);
         }
         self.before = Some(before);
     }

@@ -46,11 +46,15 @@ fn taken_over(now: &Geometry, goal: &Config) -> Option<Config> {
         (Geometry::Mirror(_), level) if level.is_parity() => {
             Some(parity(Level::Raid5, ParityLayout::LeftSymmetric, 2))
         }
-        (Geometry::Raid0(raid0), level) if level != Level::Raid0 => {
+        (Geometry::Raid0(raid0), level) => {
             let chunk = raid0.chunk();
             let raid_disks = raid0.raid_disks().saturating_add(1);
             Some(match level {
-                Level::Raid4 => Config { chunk, raid_disks, ..goal.clone() },
+                // Data of a RAID0 is moved as that of a RAID4 that lacks its parity.
+                Level::Raid0 | Level::Raid4 => {
+                    let (level, layout) = (Level::Raid4, Layout::None);
+                    Config { level, layout, chunk, raid_disks, ..goal.clone() }
+                }
                 Level::Raid10 => {
                     mirrored(&Config { chunk, raid_disks: raid0.raid_disks(), ..goal.clone() })
                 }
@@ -140,7 +144,7 @@ fn owned_chunk(geometry: &Geometry) -> u64 {
 }
 
 /// The slot of nothing but parity, which a RAID0 lacks that goes by such a level for a while.
-pub(super) fn slot_of_parity(geometry: &Geometry) -> Option<Slot> {
+pub(crate) fn slot_of_parity(geometry: &Geometry) -> Option<Slot> {
     let Geometry::Parity(parity) = geometry else { return None };
     let is_last = match parity.level() {
         Level::Raid4 => true,

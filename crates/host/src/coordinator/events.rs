@@ -105,7 +105,7 @@ impl CoordinatorRuntime {
             }
             Event::ReshapeBegan => self.answer_resize(Answer::Done),
             Event::ReshapeGivenUp => {
-                self.next_reshape = None;
+                self.await_reshape(None);
                 self.answer_resize(Answer::HalfWay(ResizeError::GivenUp.into()));
             }
         }

@@ -65,8 +65,10 @@ impl CoordinatorRuntime {
         }
         let Step { config, stays } = Step::first(old, &goal);
         let next = (config != goal).then(|| wish_for(&goal));
-        let to =
-            if stays { self.alike(supervisor, &config)? } else { self.moved(supervisor, config)? };
+        let to = match stays {
+            true => self.alike(supervisor, &config)?,
+            false => self.moved(supervisor, config, goal.level)?,
+        };
         // A level without redundancy is given members once it has some.
         if next.is_some() && self.is_redundant() {
             self.check_spares(supervisor, goal.raid_disks.saturating_sub(old.raid_disks()))?;
@@ -105,17 +107,18 @@ impl CoordinatorRuntime {
         }
     }
 
-    /// A geometry to which data is moved, and where to.
+    /// A geometry to which data is moved on the way to a level, and where to.
     fn moved(
         &self,
         supervisor: &Supervisor,
         mut config: Config,
+        level: Level,
     ) -> Result<NewGeometry, ResizeError> {
         let (old, like) = (supervisor.geometry(), self.freshest(supervisor)?);
         let geometry = Geometry::new(&config)?;
         check_copies(old, &geometry)?;
         self.check_stripes(old, &geometry)?;
-        self.check_members(supervisor, &config)?;
+        self.check_members(supervisor, &config, level)?;
         if old.level().is_parity() && !like.component().0.is_multiple_of(config.chunk.0) {
             let (component, chunk) = (like.component(), config.chunk);
             return Err(ResizeError::PartOfChunk { component, chunk });
@@ -148,22 +151,30 @@ impl CoordinatorRuntime {
         let Some(wish) = self.next_reshape.take() else { return };
         let supervisor = self.coordinator.supervisor();
         let lacks_parity = supervisor.is_some_and(|it| it.is_degraded() && !it.lacks_data());
-        if self.is_redundant() && lacks_parity {
+        if self.is_redundant() && lacks_parity && wish.level != Some(Level::Raid0) {
             info!("{}: goes on when its parity is made", self.facts.name);
-            self.next_reshape = Some(wish);
-            return;
+            return self.await_reshape(Some(wish));
         }
         if let Err(why) = self.try_resize(runtime, ResizeWish::Reshape(wish.clone())) {
             let array = &self.facts.name;
             if let CommandError::Resize(ResizeError::NeedsSpares { .. }) = &why {
                 info!("{array}: goes on when members are added: {why}");
-                self.next_reshape = Some(wish);
-                return;
+                return self.await_reshape(Some(wish));
             }
             warn!(
                 "{array}: not yet what was asked for, which is to be asked for again (`lapstrake grow`): {why}"
             );
+            self.await_reshape(None);
         }
+    }
+
+    /// Keeps what the array is to become once it can go on. Members that are added on the way to a RAID0 are for data.
+    pub(super) fn await_reshape(&mut self, wish: Option<ReshapeWish>) {
+        let leaves_parity = wish.as_ref().is_some_and(|it| it.level == Some(Level::Raid0));
+        if let Some(supervisor) = self.coordinator.supervisor_mut() {
+            supervisor.leave_parity(leaves_parity);
+        }
+        self.next_reshape = wish;
     }
 
     /// By how many sectors data moves towards members' ends. Where there is too little room behind it, less of each member is
@@ -205,11 +216,17 @@ impl CoordinatorRuntime {
         }
     }
 
-    fn check_members(&self, supervisor: &Supervisor, config: &Config) -> Result<(), ResizeError> {
-        let array = || self.facts.name.clone();
+    /// What is to be a RAID0 may lack parity.
+    fn check_members(
+        &self,
+        supervisor: &Supervisor,
+        config: &Config,
+        level: Level,
+    ) -> Result<(), ResizeError> {
         let (old, new) = (supervisor.geometry().raid_disks(), config.raid_disks);
-        if supervisor.is_degraded() {
-            return Err(ResizeError::Degraded { array: array() });
+        let needs_parity = level.has_redundancy() || supervisor.lacks_data();
+        if supervisor.is_degraded() && needs_parity {
+            return Err(ResizeError::Degraded { array: self.facts.name.clone() });
         }
         self.check_spares(supervisor, new.saturating_sub(old))?;
         self.check_bad_blocks(supervisor)
@@ -353,7 +370,7 @@ fn is_reached(old: &Geometry, goal: &Config) -> bool {
     match (from, to) {
         (Raid10, Raid10 | Raid0) | (Raid0, Raid10) => true,
         (Raid1, _) => old.raid_disks() == 2 && to.is_parity(),
-        (Raid0, _) => to.is_parity(),
+        (Raid0, _) => to == Raid0 || to.is_parity(),
         (_, Raid0) => from.is_parity(),
         (_, Raid1) => from.is_parity() && goal.raid_disks == 2,
         _ => from.is_parity() && to.is_parity(),

@@ -64,8 +64,6 @@ impl CoordinatorRuntime {
             return Err(self.cannot_change());
         }
         let change = self.plan_resize(runtime, wish)?;
-        // What was asked for before and waits is not what is asked for now.
-        self.next_reshape = None;
         let now = runtime.now();
         match &change {
             Change::Shape(shape) => self.resize_caches_for(runtime, &shape.geometry),
@@ -73,17 +71,22 @@ impl CoordinatorRuntime {
             Change::Nothing | Change::Usable(_) => {}
         }
         let supervisor = self.coordinator.supervisor_mut().ok_or(CommandError::ReadOnly)?;
+        let mut next = None;
         let begun = match change {
-            Change::Nothing => return Ok(false),
-            Change::Shape(shape) => supervisor.handle_shape(now, *shape),
-            Change::Geometry(to, next) => {
-                let begun = supervisor.handle_reshape(now, *to);
-                self.next_reshape = next.filter(|_| begun);
-                begun
+            Change::Nothing => None,
+            Change::Shape(shape) => Some(supervisor.handle_shape(now, *shape)),
+            Change::Geometry(to, step) => {
+                next = step;
+                Some(supervisor.handle_reshape(now, *to))
             }
-            Change::Usable(most) => supervisor.handle_usable(now, most),
+            Change::Usable(most) => Some(supervisor.handle_usable(now, most)),
         };
-        if begun { Ok(true) } else { Err(ResizeError::Busy.into()) }
+        // What was asked for before and waits is not what is asked for now.
+        self.await_reshape(next.filter(|_| begun == Some(true)));
+        match begun {
+            Some(false) => Err(ResizeError::Busy.into()),
+            begun => Ok(begun.is_some()),
+        }
     }
 
     /// A check of a mirror reads all copies at once, an operation on a stripe has pages of each member.

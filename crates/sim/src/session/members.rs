@@ -115,15 +115,11 @@ impl Session<'_> {
 
     /// The same of several at once.
     pub(super) fn may_lose_all(&self, lost: &[MemberId]) -> bool {
-        let all = || (0..self.disk_of.len() as u16).map(MemberId);
-        let holds = |other: &MemberId, slot: Slot| {
-            !lost.contains(other) && self.sound_slot(*other) == Some(slot)
-        };
-        let supervisor = self.supervisor();
-        let mut geometries = supervisor.geometries_in_use();
+        let holds =
+            |other: MemberId| !lost.contains(&other) && self.sound_slot(other).is_some();
         self.geometry.level().has_redundancy()
             && !self.is_frail()
-            && geometries.all(|it| it.survives(|slot| all().any(|other| holds(&other, slot))))
+            && self.supervisor().survives_with(holds)
     }
 
     /// The slot whose data can be had from a member, as far as anybody knows.
