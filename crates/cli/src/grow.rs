@@ -124,7 +124,8 @@ fn resize(args: &Args) -> Outcome {
         Some(_) => target.detail(None)?.level,
         None => String::new(),
     };
-    let is_reshaped = matches!(level.as_str(), "raid0" | "raid4" | "raid5" | "raid6" | "raid10");
+    let is_reshaped =
+        matches!(level.as_str(), "linear" | "raid0" | "raid4" | "raid5" | "raid6" | "raid10");
     if is_moved || is_reshaped {
         return reshape(args);
     }
@@ -179,8 +180,8 @@ fn add_members(args: &Args) -> Result<(), Failure> {
 
 fn reshape(args: &Args) -> Outcome {
     let Args { target, raid_devices, level, chunk, layout, .. } = args;
-    // A level without redundancy takes in nobody.
-    let is_added_later = matches!(target.detail(None)?.level.as_str(), "raid0" | "linear");
+    // A RAID0 takes in nobody, but what it becomes.
+    let is_added_later = target.detail(None)?.level == "raid0";
     if !is_added_later {
         add_members(args)?;
     }

@@ -57,8 +57,9 @@ pub(crate) struct ArrayState {
     pub(crate) resync: Option<Sector>,
     /// The journal's tail, if it has moved.
     pub(crate) tail: Option<u64>,
-    /// They only turn between clean and active, which spares may sleep through that are not about to get slots.
-    pub(crate) bare: bool,
+    /// Spares are not told: they may sleep through what only turns between clean and active, and wait to be a part of an array
+    /// without redundancy.
+    pub(crate) is_without_spares: bool,
     /// They say that there is no bitmap, though there still is one.
     pub(crate) denies_bitmap: bool,
     /// A reshape that is under way.
@@ -483,7 +484,7 @@ impl Membership {
         let mut gone = 0;
         for (index, member) in self.members.iter_mut().enumerate() {
             gone += usize::from(member.state == DiskState::Removed);
-            let asleep = array.bare && member.state == DiskState::Spare;
+            let asleep = array.is_without_spares && member.state == DiskState::Spare;
             if !member.is_present() || asleep {
                 continue;
             }
@@ -756,12 +757,12 @@ mod tests {
     #[test]
     fn superblocks_go_to_who_is_there_and_a_spare_sleeps_through_a_bare_step() {
         let (mut members, _) = whole(1);
-        let state = |bare| ArrayState {
+        let state = |is_without_spares| ArrayState {
             events: 7,
             utime: 1,
             resync: None,
             tail: None,
-            bare,
+            is_without_spares,
             denies_bitmap: false,
             reshape: None,
         };

@@ -19,8 +19,8 @@ pub(crate) use scheduler::{BUSY_NS, SyncScheduler};
 
 use crate::{
     members::FULLY_TRUSTED,
-    reshape::slot_of_parity,
     messages::Order,
+    reshape::slot_of_parity,
     supervisor::{DiskState, Event, Supervisor},
     sync::{Mismatch, SyncAction, SyncPiece, SyncReport},
     types::{MemberId, Time},

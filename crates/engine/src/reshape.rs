@@ -27,12 +27,12 @@ use crate::{
 };
 use alloc::vec::Vec;
 use core::ops::Range;
-use lapstrake_geometry::{Geometry, Parity, Sector, Slot};
+use lapstrake_geometry::{Geometry, Level, Parity, Sector, Slot};
 use lapstrake_metadata::{Role, Superblock};
 use raid10::Raid10Reshape;
+use step::lie_alike;
 pub(crate) use step::slot_in;
 pub(crate) use step::slot_of_parity;
-use step::lie_alike;
 
 /// The most of the array that is moved in one go: writes there wait for it.
 const WINDOW_SECTORS: u64 = (16 << 20) / 512;
@@ -349,7 +349,8 @@ impl Supervisor {
         let (old, new) = (self.geometry.raid_disks(), to.geometry.raid_disks());
         let spares = self.members.iter().filter(|m| m.state() == DiskState::Spare).count();
         let is_moved = to.data_move != DataMove::Stays;
-        let needed = if is_moved { new.saturating_sub(old) } else { 0 };
+        let holds_data = is_moved || to.geometry.level() == Level::Linear;
+        let needed = if holds_data { new.saturating_sub(old) } else { 0 };
         let is_logged = |m: &Member| m.superblock().has_journal() || m.superblock().has_ppl();
         let is_unfit = |m: &Member| m.is_incomplete() || m.log().has_bad_blocks() || is_logged(m);
         let lacks_room = |m: &Member| {

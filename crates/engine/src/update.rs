@@ -374,7 +374,9 @@ impl Supervisor {
             utime: self.epoch_s + self.now.0 / 1_000_000_000,
             resync,
             tail: content.tail,
-            bare: content.bare && self.reshape.is_none(),
+            // Linux starts no array without redundancy that lists one.
+            is_without_spares: self.reshape.is_none()
+                && (content.bare || !self.geometry.level().has_redundancy()),
             denies_bitmap: self.is_bitmap_ending(),
             reshape: self.reshape.as_mut().and_then(|reshape| reshape.send(&self.geometry)),
         });

@@ -139,6 +139,7 @@ impl Superblock {
             (Level::Raid4 | Level::Raid5, Level::Raid0) => {
                 old == new.saturating_add(1) && is_last(self)
             }
+            (Level::Linear, Level::Linear) => old < new,
             (Level::Raid0, Level::Raid10) => old.saturating_mul(2) == new && is_near(other),
             (Level::Raid10, Level::Raid0) => old == new.saturating_mul(2) && is_near(self),
             _ => return false,

@@ -9,7 +9,7 @@ use crate::{
 };
 use alloc::vec::Vec;
 use core::mem;
-use lapstrake_geometry::{Sector, Slot};
+use lapstrake_geometry::{Level, Sector, Slot};
 use lapstrake_metadata::{ReshapeRecord, Role, Superblock};
 
 impl Member {
@@ -47,13 +47,9 @@ impl Membership {
         }
         let before = self.members.iter().map(|member| member.superblock.clone()).collect();
         for _ in mem::replace(&mut self.raid_disks, new)..new {
-            let slot = self.vacancy().expect("so many slots come to it");
-            let spare = self.spare().expect("there are spares enough");
-            let spare = self.get_mut(spare);
+            let (slot, spare) = self.fill_slot();
             // Order that holds, point 14.
             assert!(spare.superblock.events() >= events, "who gets {slot:?} has missed an event");
-            (spare.slot, spare.state) = (Some(slot), DiskState::InSync);
-            spare.recovered_to = FULLY_TRUSTED;
         }
         for member in &mut self.members {
             member.superblock.take_geometry(&to.superblock, to.data_move.shift());
@@ -62,17 +58,31 @@ impl Membership {
         self.check();
     }
 
-    /// Has all superblocks be of another geometry, which lays data out alike. Who has no slot in it is a spare, or, where the
+    /// Has the next spare be in sync in the first slot that is empty.
+    fn fill_slot(&mut self) -> (Slot, &Member) {
+        let slot = self.vacancy().expect("so many slots come to it");
+        let spare = self.spare().expect("there are spares enough");
+        let spare = self.get_mut(spare);
+        (spare.slot, spare.state) = (Some(slot), DiskState::InSync);
+        spare.recovered_to = FULLY_TRUSTED;
+        (slot, spare)
+    }
+
+    /// Has all superblocks be of another geometry, which lays data out alike. What comes to a linear array is on spares. Who has no slot in it is a spare, or, where the
     /// level takes none, no member any more: Linux starts no such array that lists one.
     pub(crate) fn take_over(&mut self, to: &NewGeometry) {
         let level = to.geometry.level();
-        self.raid_disks = to.geometry.raid_disks();
+        let old = mem::replace(&mut self.raid_disks, to.geometry.raid_disks());
         for member in &mut self.members {
             member.superblock.be_taken_over_by(&to.superblock);
             member.slot = member.slot.and_then(|slot| slot_in(&to.geometry, &to.before, slot));
             if member.slot.is_none() && member.is_in_sync() {
                 (member.state, member.recovered_to) = (DiskState::Spare, Sector(0));
             }
+        }
+        let new_slots = if level == Level::Linear { old..self.raid_disks } else { 0..0 };
+        for _ in new_slots {
+            self.fill_slot();
         }
         if !level.has_redundancy() {
             let spares = self.members.iter_mut().filter(|member| member.state == DiskState::Spare);
@@ -107,9 +117,8 @@ impl Membership {
         before.take_over_for(&self.members[0].superblock);
         for (member, own) in self.members.iter_mut().zip(&superblocks) {
             member.data_before = Some((own.data_offset(), own.data_size()));
-            let lacks = |slot: Slot| {
-                slot.0 < before.raid_disks() && own.role() != Role::Active(slot)
-            };
+            let lacks =
+                |slot: Slot| slot.0 < before.raid_disks() && own.role() != Role::Active(slot);
             member.lacks_before = member.slot.is_some_and(lacks);
         }
         self.before = Some(before);

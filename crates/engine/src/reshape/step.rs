@@ -34,7 +34,7 @@ impl Step {
     }
 }
 
-/// What an array of a level without parity can be called without a block being moved, on the way to another level.
+/// What an array of a level without parity can be called without a block being moved, on the way to another geometry.
 fn taken_over(now: &Geometry, goal: &Config) -> Option<Config> {
     let parity = |level, layout, raid_disks| Config {
         level,
@@ -43,6 +43,7 @@ fn taken_over(now: &Geometry, goal: &Config) -> Option<Config> {
         ..goal.clone()
     };
     match (now, goal.level) {
+        (Geometry::Linear(_), Level::Linear) => Some(goal.clone()),
         (Geometry::Mirror(_), level) if level.is_parity() => {
             Some(parity(Level::Raid5, ParityLayout::LeftSymmetric, 2))
         }
@@ -121,6 +122,10 @@ pub(crate) fn slot_in(after: &Geometry, before: &Geometry, slot: Slot) -> Option
 
 /// Whether all data of an array lies where another geometry has it, as far as that repeats.
 pub(super) fn lie_alike(before: &Geometry, after: &Geometry) -> bool {
+    if let (Geometry::Linear(before), Geometry::Linear(after)) = (before, after) {
+        let mut slots = (0..before.raid_disks().min(after.raid_disks())).map(Slot);
+        return slots.all(|slot| before.used(slot) == after.used(slot));
+    }
     let chunk = owned_chunk(before).min(owned_chunk(after)).max(1);
     let end = before.array_sectors().min(after.array_sectors()).0;
     let is_kept = |sector: u64| {

@@ -15,6 +15,7 @@ use lapstrake_control::{
     self as control, FAILED, HowAdded, MemberDetail, MemberWork, SyncDetail, SyncRequest,
 };
 use lapstrake_engine::{Added, DiskState, FULLY_TRUSTED, MemberId, Mismatch, SyncAction, SyncEnd};
+use lapstrake_geometry::Level;
 use lapstrake_metadata::Superblock;
 use std::{
     ops,
@@ -297,9 +298,9 @@ impl CoordinatorRuntime {
         if self.members.len() > usize::from(u16::MAX) {
             return Err(MemberError::TooMany { count: self.members.len() }.into());
         }
-        if !self.is_redundant() {
-            let level = self.geometry().level().to_string();
-            return Err(MemberError::LevelTakesNone { level }.into());
+        let level = self.geometry().level();
+        if !self.is_redundant() && level != Level::Linear {
+            return Err(MemberError::LevelTakesNone { level: level.to_string() }.into());
         }
         let members: Vec<_> = supervisor.members().collect();
         let fresh = members.iter().find(|member| member.1 == DiskState::InSync);

@@ -13,7 +13,7 @@ use lapstrake_engine::{
     DataMove, DiskState, NewGeometry, STRIPE_CACHE_SIZES, Step, Supervisor, least_raid10_shift,
 };
 use lapstrake_geometry::{Config, Geometry, Layout, Level, MIN_CHUNK, Raid10, Sectors};
-use lapstrake_metadata::{Superblock, Version};
+use lapstrake_metadata::{Role, Superblock, Version};
 use tracing::{info, warn};
 
 /// Between superblock and data, for a bitmap that comes later.
@@ -53,9 +53,13 @@ impl CoordinatorRuntime {
         has_one_shard: bool,
     ) -> Result<Change, ResizeError> {
         let (old, like) = (supervisor.geometry(), self.freshest(supervisor)?);
-        let goal = config(old, like, wish)?;
+        let mut goal = config(old, like, wish)?;
         if !is_reached(old, &goal) {
             return Err(ResizeError::NotBetween { from: old.level(), to: goal.level });
+        }
+        if goal.level == Level::Linear {
+            self.check_spares(supervisor, goal.raid_disks - old.raid_disks())?;
+            goal.member_sizes = sizes_with_spares(supervisor, goal.raid_disks);
         }
         if Geometry::new(&goal)? == *old {
             return Ok(Change::Nothing);
@@ -342,6 +346,16 @@ fn chunk_kept(old: &Geometry, like: &Superblock) -> Sectors {
     }
 }
 
+/// The sizes of all members in their order, then of spares.
+fn sizes_with_spares(supervisor: &Supervisor, raid_disks: u16) -> Vec<Sectors> {
+    let mut members: Vec<_> = supervisor.members().filter(|it| is_there(it.1)).collect();
+    members.sort_by_key(|(sb, _)| match sb.role() {
+        Role::Active(slot) => slot.0,
+        _ => u16::MAX,
+    });
+    members.iter().map(|(sb, _)| sb.data_size()).take(raid_disks.into()).collect()
+}
+
 /// What is used of each member. RAID0 does not say it.
 fn component(old: &Geometry, like: &Superblock) -> Sectors {
     match old {
@@ -365,9 +379,10 @@ fn is_moved_to(old: &Geometry, goal: &Config) -> Result<bool, ResizeError> {
 
 /// Whether there is a way from a geometry to another.
 fn is_reached(old: &Geometry, goal: &Config) -> bool {
-    use Level::{Raid0, Raid1, Raid10};
+    use Level::{Linear, Raid0, Raid1, Raid10};
     let (from, to) = (old.level(), goal.level);
     match (from, to) {
+        (Linear, Linear) => goal.raid_disks >= old.raid_disks(),
         (Raid10, Raid10 | Raid0) | (Raid0, Raid10) => true,
         (Raid1, _) => old.raid_disks() == 2 && to.is_parity(),
         (Raid0, _) => to == Raid0 || to.is_parity(),

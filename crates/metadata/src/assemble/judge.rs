@@ -135,7 +135,10 @@ pub(super) fn judge(
         Role::Active(slot) => judge_member(candidate, slot, freshest),
         // Nor by the freshest's table, where the kernel looks: were it a member there, its own
         // superblock would not yet say how far its recovery has come.
-        Role::Spare => Verdict::Spare,
+        Role::Spare => match slot_in_linear(sb, fresh) {
+            Some(slot) => Verdict::Taken { slot, recovering: None },
+            None => Verdict::Spare,
+        },
         Role::Faulty => Verdict::Left(Reason::Faulty),
         Role::Journal => judge_journal(sb, fresh),
         role @ Role::Unknown(_) => {
@@ -228,6 +231,19 @@ fn is_taken_over(sb: &Superblock, fresh: &Superblock) -> bool {
     sb.events().checked_add(1) == Some(fresh.events()) && sb.is_taken_over_by(fresh)
 }
 
+/// Whether who is in this slot by the freshest's word is a member by this one's, too, or came to a linear array with the slot.
+fn is_known_or_new(sb: &Superblock, fresh: &Superblock, slot: Slot) -> bool {
+    slot.0 >= sb.raid_disks() || matches!(sb.role_of(fresh.dev_number()), Role::Active(_))
+}
+
+/// The slot that has come to a linear array for what is a spare by its own words, which has missed that.
+fn slot_in_linear(sb: &Superblock, fresh: &Superblock) -> Option<Slot> {
+    match fresh.role_of(sb.dev_number()) {
+        Role::Active(slot) if is_taken_over(sb, fresh) && slot.0 >= sb.raid_disks() => Some(slot),
+        _ => None,
+    }
+}
+
 /// The verdict on one that by its own words holds `slot`.
 fn judge_member(candidate: &Candidate<'_>, slot: Slot, freshest: &Candidate<'_>) -> Verdict {
     let (sb, fresh) = (candidate.superblock, freshest.superblock);
@@ -240,7 +256,7 @@ fn judge_member(candidate: &Candidate<'_>, slot: Slot, freshest: &Candidate<'_>)
     let is_taken_over = is_taken_over(sb, fresh);
     if let Role::Active(slot) = fresh.role()
         && sb.dev_of_slot(slot).is_none()
-        && !(is_taken_over && matches!(sb.role_of(fresh.dev_number()), Role::Active(_)))
+        && !(is_taken_over && is_known_or_new(sb, fresh, slot))
         && !has_recovered()
     {
         return Verdict::Left(Reason::CallsFailed { whom: freshest.id, slot });

@@ -115,8 +115,7 @@ impl Session<'_> {
 
     /// The same of several at once.
     pub(super) fn may_lose_all(&self, lost: &[MemberId]) -> bool {
-        let holds =
-            |other: MemberId| !lost.contains(&other) && self.sound_slot(other).is_some();
+        let holds = |other: MemberId| !lost.contains(&other) && self.sound_slot(other).is_some();
         self.geometry.level().has_redundancy()
             && !self.is_frail()
             && self.supervisor().survives_with(holds)
