@@ -103,7 +103,8 @@ impl Superblock {
         Some(Self::V1(sb))
     }
 
-    /// This RAID4 with the last slot empty, which is that of its parity; none if this is of no RAID4, nor of a RAID5 like that.
+    /// This RAID4 with the last slot empty, which is that of its parity, and clean: writes leave nothing half done. None if this
+    /// is of no RAID4, nor of a RAID5 like that.
     #[must_use]
     pub fn without_parity(&self) -> Option<Self> {
         let Self::V1(sb) = self else { return None };
@@ -112,7 +113,9 @@ impl Superblock {
             Level::Raid5 => self.layout() == Some(Layout::Parity(ParityLayout::ParityLast)),
             _ => false,
         };
-        if is_last { sb.with_last_slot_empty().map(Self::V1) } else { None }
+        let mut sb = sb.with_last_slot_empty().filter(|_| is_last)?;
+        sb.resync_offset = u64::MAX;
+        Some(Self::V1(sb))
     }
 
     /// Whether another array of these members, of another level, has all data where this one has it: a cut while that was

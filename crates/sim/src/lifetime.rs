@@ -137,7 +137,8 @@ impl<'a> Lifetime<'a> {
             self.made_whole();
             started = self.start_for_good()?;
         }
-        if started.plan.assembly.degraded > 0 || started.plan.assembly.resync_from.is_some() {
+        let is_whole = started.plan.assembly.degraded == 0 || self.plan.lacks_parity;
+        if !is_whole || started.plan.assembly.resync_from.is_some() {
             return Err("redundancy is not whole after all was mended".into());
         }
         if let Some(to) = self.plan.reshape.filter(|_| started.before.is_some()) {
@@ -348,7 +349,7 @@ impl<'a> Lifetime<'a> {
         let Started { plan, superblocks, .. } = started;
         let StartPlan { assembly, bitmap, .. } = plan;
         // What has not been moved yet has the old one.
-        if !self.has_redundancy() || started.before.is_some() {
+        if !self.has_redundancy() || started.before.is_some() || self.plan.lacks_parity {
             return Ok(());
         }
         let image = heal::image(&self.disks, superblocks, &assembly.members, &started.holes);
@@ -458,19 +459,23 @@ fn create(asked: &Plan, dice: &mut Dice) -> (Vec<Disk>, Geometry, Option<Disk>) 
         })
         .collect();
     let journal = asked.journal.map(|sectors| DATA_OFFSET + Sectors(sectors));
+    let mut members: Vec<Option<NewMember>> = sizes
+        .iter()
+        .zip(0..)
+        .map(|(&size, disk)| {
+            let write_mostly = asked.write_mostly >> disk & 1 == 1;
+            Some(NewMember { size, write_mostly, ..NewMember::default() })
+        })
+        .collect();
+    if asked.lacks_parity {
+        members.insert(asked.disks_at_first().into(), None);
+    }
     let request = CreateRequest {
         level: asked.level,
         raid_disks: asked.disks,
-        spares: asked.sizes.len() as u16 - asked.disks,
+        spares: asked.sizes.len() as u16 - asked.disks_at_first(),
         journal: journal.map(|size| NewMember { size, ..NewMember::default() }),
-        members: sizes
-            .iter()
-            .zip(0..)
-            .map(|(&size, disk)| {
-                let write_mostly = asked.write_mostly >> disk & 1 == 1;
-                Some(NewMember { size, write_mostly, ..NewMember::default() })
-            })
-            .collect(),
+        members,
         version: asked.version,
         chunk: (asked.level != Level::Raid1).then_some(asked.chunk),
         layout: Some(asked.layout),
@@ -497,7 +502,10 @@ fn create(asked: &Plan, dice: &mut Dice) -> (Vec<Disk>, Geometry, Option<Disk>) 
         md_minor: 0,
     };
     let made = plan(&request, |buf| buf.iter_mut().for_each(|byte| *byte = dice.next() as u8));
-    let made = made.unwrap_or_else(|error| panic!("{asked}: {error}"));
+    let mut made = made.unwrap_or_else(|error| panic!("{asked}: {error}"));
+    let slots = usize::from(asked.disks_at_first());
+    let spares = made.members.iter_mut().filter(|member| member.index > slots);
+    spares.for_each(|member| member.index -= usize::from(asked.lacks_parity));
     let mut disks: Vec<Disk> = sizes.iter().chain(&journal).map(|size| Disk::new(size.0)).collect();
     for member in &made.members {
         for write in &member.writes {

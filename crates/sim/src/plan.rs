@@ -65,6 +65,8 @@ pub struct Plan {
     pub chunk: Sectors,
     /// Number of members.
     pub disks: u16,
+    /// Nobody is in the last slot, a RAID4's parity: this is a RAID0 on its way to another geometry.
+    pub lacks_parity: bool,
     /// Sectors of each member's data; linear and RAID0 use all of each, the others the least.
     pub sizes: Vec<u64>,
     /// The superblocks' version.
@@ -163,7 +165,13 @@ impl Plan {
 
     /// Disks that have slots from the beginning to the end.
     pub(crate) fn disks_for_good(&self) -> u16 {
-        self.reshape.map_or(self.disks, |to| to.disks.min(self.disks))
+        let disks = self.disks_at_first();
+        self.reshape.map_or(disks, |to| to.disks.min(disks))
+    }
+
+    /// Disks that have slots at the beginning.
+    pub(crate) fn disks_at_first(&self) -> u16 {
+        self.disks - u16::from(self.lacks_parity)
     }
 
     /// Whether one shard is given all writes: with partial parity logs, a journal, or writes that are left behind.
@@ -260,6 +268,7 @@ impl Plan {
             file_fault_every: 0,
             grows_from: None,
             reshape: None,
+            lacks_parity: false,
             converges: false,
         }
     }
@@ -273,6 +282,39 @@ impl Plan {
         self.be_small(dice);
         self.be_reshaped(dice);
         self.be_taken_over(dice);
+        self.be_raid0_on_its_way(dice);
+    }
+
+    /// A RAID0 gets more or fewer members or another chunk: it has just become the RAID4 as which its data is moved. Drawn
+    /// behind all else, as what comes before.
+    fn be_raid0_on_its_way(&mut self, dice: &mut Dice) {
+        if self.level != Level::Raid0 {
+            return;
+        }
+        // The first draw hangs on the level's.
+        let chunk = self.draw_chunk(dice);
+        if !dice.one_in(2) {
+            return;
+        }
+        let is_fewer = self.disks > 2 && dice.one_in(4);
+        let least = u64::from(chunk == self.chunk);
+        let more = if is_fewer { 0 } else { dice.between(least..=2) as u16 };
+        let disks = if is_fewer { self.disks - 1 } else { self.disks + more };
+        let larger = chunk.max(self.chunk).0;
+        let shift = larger * dice.between(1..=3);
+        let is_backwards = is_fewer || more == 0 && dice.one_in(2);
+        let size = self.sizes.iter().copied().max().unwrap_or_default().next_multiple_of(larger);
+        let room = if is_backwards { shift } else { 0 };
+        self.sizes = vec![size + room; (self.disks + more).into()];
+        let (level, layout, cuts) = (Level::Raid0, Layout::Raid0(Raid0Layout::Unset), false);
+        self.reshape =
+            Some(ReshapePlan { level, layout, chunk, disks, more, shift, is_backwards, cuts });
+        (self.level, self.layout) = (Level::Raid4, Layout::None);
+        (self.disks, self.lacks_parity) = (self.disks + 1, true);
+        (self.shards, self.version) = (self.shards.max(2), Version::V1_2);
+        (self.adds, self.heal_every, self.fault_every) = (false, 0, 0);
+        (self.external, self.spoil_every, self.outages) = (false, 0, 0);
+        self.frozen &= dice.one_in(4);
     }
 
     /// The array gets a level of another kind, which lays data out alike, while it is used. Drawn behind all else, as what comes

@@ -228,6 +228,13 @@ fn a_raid0_that_the_kernel_grows_is_read() {
         assert!(read.len() > 8 << 20 && read[..] == bytes[..read.len()], "{events:?}");
         let without = lab.run("cat --force --overwrite -o out m0 m1");
         assert_eq!(without.code, 1, "{without:?}");
+        if !is_given_up {
+            let server = lab.serve_data("--shards 2 m2 m0 m1");
+            assert!(lab.run("wait data").out.contains("reshape done"));
+            let there = lab.contents(&server);
+            assert!(there.len() > read.len() && there[..read.len()] == read[..], "carried on");
+            server.stop();
+        }
     }
 }
 

@@ -236,6 +236,15 @@ mod tests {
         );
         assert_eq!(way(raid0.clone(), &config(Raid10, near, 6)), [(Raid10, near, 6, true)]);
         let dropped = (Raid0, raid0.layout, 3, true);
+        let more = Config { chunk: Sectors(64), ..config(Raid0, raid0.layout, 5) };
+        assert_eq!(
+            way(raid0.clone(), &more),
+            [
+                (Raid4, Layout::None, 4, true),
+                (Raid4, Layout::None, 6, false),
+                (Raid0, raid0.layout, 5, true)
+            ]
+        );
         assert_eq!(way(raid5, &raid0), [(Raid5, last, 4, false), dropped]);
         assert_eq!(way(config(Raid10, near, 6), &raid0), [dropped]);
         assert_eq!(way(config(Raid4, Layout::None, 4), &raid0), [dropped]);

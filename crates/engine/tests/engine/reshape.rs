@@ -267,6 +267,36 @@ fn what_does_not_lie_alike_is_not_taken_over() {
     }
 }
 
+/// What would be lost: all data, if who gets data in the place of a parity that nobody has stood in for another member.
+#[test]
+fn who_takes_the_place_of_no_parity_stands_in_for_nobody() {
+    let mut story = Story::new(Level::Raid4, 3, false);
+    let mut records = story.records();
+    let number = records[2].superblock.dev_number();
+    records.iter_mut().for_each(|it| it.superblock.set_role_of(number, Role::Spare));
+    (records[2].slot, records[2].trusted_to) = (None, Sector(0));
+    story.restart(records);
+    story.supervisor.leave_parity(true);
+    assert_eq!(story.supervisor.sync_progress(story.now), None, "the spare is for data");
+    let raid4 = |disks| config(&story, Level::Raid4, Layout::None, disks);
+    let data_move = DataMove::Moves { shift: -(raid4(3).chunk.0 as i64), is_backwards: false };
+    let to = becomes(&story, &raid4(3), &raid4(4), data_move);
+    assert!(story.supervisor.handle_reshape(story.now, to));
+    story.drain();
+    story.settle();
+    let (before, after) = story.supervisor.begin_reshape(story.now).expect("data is moved");
+    let slots = |of: &ShardGeometry| of.places.iter().map(|place| place.slot).collect::<Vec<_>>();
+    assert_eq!(slots(&before), [Some(Slot(0)), Some(Slot(1)), None]);
+    assert_eq!(slots(&after), [0, 1, 2].map(|slot| Some(Slot(slot))));
+    story.drain();
+    let told = superblocks(&story.pending);
+    assert_eq!(told[2].1.recovery_offset(), Some(Sector(0)), "it holds what was moved");
+    story.settle();
+    for member in [0, 1, 2].map(MemberId) {
+        assert!(!story.supervisor.handle_fail(story.now, member), "{member:?} is needed");
+    }
+}
+
 #[test]
 fn superblocks_of_a_raid0_are_left_as_they_are_by_what_shards_notice() {
     let mut story = Story::new(Level::Raid0, 2, false);

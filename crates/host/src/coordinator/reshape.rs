@@ -67,6 +67,9 @@ impl CoordinatorRuntime {
         if has_one_shard && is_moved_to(old, &goal)? {
             return Err(ResizeError::OneShard { array: self.facts.name.clone() });
         }
+        if matches!(old, Geometry::Raid0(_)) && goal.level == Level::Raid0 {
+            self.check_raid0(supervisor, &goal)?;
+        }
         let Step { config, stays } = Step::first(old, &goal);
         let next = (config != goal).then(|| wish_for(&goal));
         let to = match stays {
@@ -109,6 +112,20 @@ impl CoordinatorRuntime {
                 Ok(NewGeometry { geometry, before, superblock, data_move })
             }
         }
+    }
+
+    /// Whether data of a RAID0 can be moved, before it becomes a RAID4 for that.
+    fn check_raid0(&self, supervisor: &Supervisor, goal: &Config) -> Result<(), ResizeError> {
+        let (old, new) = (supervisor.geometry(), Geometry::new(goal)?);
+        let (left, usable) = (new.array_sectors(), supervisor.usable());
+        if left < usable {
+            return Err(ResizeError::CutsData { left, usable, array: self.facts.name.clone() });
+        }
+        if new.raid_disks() > old.raid_disks() {
+            let chunk = self.freshest(supervisor)?.chunk().max(goal.chunk);
+            self.shift(supervisor, chunk, BEFORE)?;
+        }
+        Ok(())
     }
 
     /// A geometry to which data is moved on the way to a level, and where to.

@@ -6,6 +6,9 @@ use lapstrake_geometry::{Config, Geometry, Sectors};
 
 impl Session<'_> {
     pub(super) fn plan_reshape(&mut self) {
+        if self.plan.lacks_parity {
+            self.supervisor_mut().leave_parity(true);
+        }
         let is_due = self.plan.reshape.is_some() && self.supervisor().geometry_before().is_none();
         if is_due && !self.is_reshaped() {
             self.make_smaller();

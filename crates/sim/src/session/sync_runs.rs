@@ -108,7 +108,7 @@ impl Session<'_> {
         if self.commands_left > 0 || is_syncing || !self.supervisor().is_recorded() {
             return false;
         }
-        let has_redundancy = self.geometry.level().has_redundancy();
+        let has_redundancy = self.geometry.level().has_redundancy() && !self.plan.lacks_parity;
         let Some(&action) = self.proof.front().filter(|_| has_redundancy) else { return true };
         // Refused while another that was asked for waits: whatever ends that asks again.
         let now = self.now;
