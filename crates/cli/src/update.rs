@@ -27,6 +27,7 @@ Words, as mdadm --assemble --update has them (values follow a =):
   layout-original, layout-alternate, layout-unspecified
                          what a RAID0 of unlike members records
   devicesize             members that have grown may hold data in all of it (1.1, 1.2)
+  revert-reshape         what a reshape has moved so far is moved back when the array is served
   metadata               superblocks of 0.90 become such of 1.0
   byteorder              superblocks of 0.90 change to the other byte order
   super-minor=N          the N of /dev/mdN in superblocks of 0.90
@@ -300,6 +301,7 @@ fn read_update(text: &str, homehost: Option<&str>) -> Result<Update, Failure> {
         "layout-alternate" => takes_none(Update::Raid0Layout(Raid0Layout::Alternate)),
         "layout-unspecified" => takes_none(Update::Raid0Layout(Raid0Layout::Unset)),
         "devicesize" => takes_none(Update::DeviceSize),
+        "revert-reshape" => takes_none(Update::RevertReshape),
         "metadata" => takes_none(Update::Metadata),
         "byteorder" => takes_none(Update::ByteOrder),
         "super-minor" => Ok(Update::SuperMinor(number(needed()?)?)),
@@ -330,6 +332,7 @@ const WORDS: &[&str] = &[
     "layout-alternate",
     "layout-unspecified",
     "devicesize",
+    "revert-reshape",
     "metadata",
     "byteorder",
     "super-minor",

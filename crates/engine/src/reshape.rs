@@ -250,6 +250,14 @@ impl Reshape {
         before.chunk().0.max(after.chunk().0)
     }
 
+    /// Chunks of data in a stripe of the old geometry, if that has parity.
+    fn stripe_chunks(&self) -> u64 {
+        match &self.before {
+            Geometry::Parity(before) => before.data_disks().into(),
+            _ => 1,
+        }
+    }
+
     /// Up to where the window goes that begins there, in the run's sectors.
     pub(crate) fn stop(&self, after: &Geometry, start: u64) -> u64 {
         let free = self.free(after);
@@ -263,9 +271,14 @@ impl Reshape {
         };
         let height = (height - height % unit).max(unit);
         // Backwards it is rows from the array's beginning that are multiples.
-        let odd = if self.is_backwards { end % unit } else { 0 };
-        let next = (start + height - odd) / unit * unit + odd;
-        free.min(next).min(end).max(start)
+        let whole = |at: u64, unit: u64| {
+            let odd = if self.is_backwards { end % unit } else { 0 };
+            at.saturating_sub(odd) / unit * unit + odd
+        };
+        let most = free.min(whole(start + height, unit)).min(end).max(start);
+        // Where stripes of both geometries end the reshape can be turned back.
+        let turn = whole(most, unit * self.stripe_chunks());
+        if most < end && turn > start { turn } else { most }
     }
 
     /// The array's sectors that a window of the run moves.

@@ -32,7 +32,7 @@ mod wire;
 
 pub use error::SuperblockError;
 pub use lapstrake_geometry::Version;
-pub use reshape::{Reshape, ReshapeRecord};
+pub use reshape::{NotReverted, Reshape, ReshapeRecord};
 pub use role::{Device, Role};
 pub use superblock::{MAGIC, Superblock, read_at, uuid_text};
 pub use unsupported::{LOGICAL_BLOCK_MAX, Unsupported};

@@ -1,8 +1,12 @@
 //! Superblocks of an array whose geometry is being changed, as ones of the array before and after, and made of these.
 
+use alloc::vec;
+use core::mem;
+
 use lapstrake_geometry::{
-    Config, Layout, Level, ParityLayout, Raid10Layout, Sector, Sectors, Slot,
+    Config, Geometry, Layout, Level, ParityLayout, Raid10Layout, Sector, Sectors, Slot,
 };
+use thiserror::Error;
 
 use crate::{Superblock, v1, v090};
 
@@ -46,6 +50,32 @@ pub struct ReshapeRecord<'a> {
     pub position: Sector,
     /// The new geometry holds from `position` on; else up to it.
     pub is_backwards: bool,
+}
+
+/// Why what a reshape has moved cannot be moved back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum NotReverted {
+    /// There is none.
+    #[error("no reshape is under way")]
+    NoReshape,
+    /// A member has the place of a parity of the array before, and holds nothing of it.
+    #[error(
+        "a member that was added has the place of a parity which the array did not have before (RAID5 to RAID6, a RAID0 that \
+         grows): let the reshape end, and ask for the old geometry then (`lapstrake grow`)"
+    )]
+    NewInOldSlot,
+    /// Stripes of the array before do not end there.
+    #[error(
+        "it has come to byte {} of the array, and can turn back where stripes of the array before end, at multiples of {} bytes: \
+         serve the array for a moment, stop it, and try again", .position.bytes(), .unit.bytes()
+    )]
+    Position {
+        /// Where the two geometries meet.
+        position: Sector,
+        /// What it has to be a multiple of.
+        unit: Sectors,
+    },
 }
 
 impl Superblock {
@@ -211,6 +241,52 @@ impl Superblock {
         }
     }
 
+    /// This superblock of a reshape under way, with what was moved moved back: of the array before it makes the one after it.
+    ///
+    /// # Errors
+    /// [`NotReverted`].
+    pub fn reverted(&self) -> Result<Self, NotReverted> {
+        let reshape = self.reshape().ok_or(NotReverted::NoReshape)?;
+        if self.recovery_offset().is_some() {
+            return Err(NotReverted::NewInOldSlot);
+        }
+        let before = reshape.before.geometry_of_alike().ok_or(NotReverted::NoReshape)?;
+        // Behind the end of the array before there is nothing to be moved back.
+        let position = match reshape.is_backwards {
+            true => reshape.position,
+            false => reshape.position.min(Sector(before.array_sectors().0)),
+        };
+        let unit = match &before {
+            Geometry::Parity(parity) => {
+                let [old, new] = [&reshape.before, &reshape.after].map(|sb| sb.chunk());
+                Sectors(parity.stripe_data().0 / old.0 * old.max(new).0)
+            }
+            _ => Sectors(1),
+        };
+        if !position.0.is_multiple_of(unit.0) {
+            return Err(NotReverted::Position { position, unit });
+        }
+        let mut this = self.clone();
+        match &mut this {
+            Self::V1(sb) => sb.revert_reshape(position.0),
+            Self::V090(sb) => sb.revert_reshape(position.0),
+        }
+        Ok(this)
+    }
+
+    /// The geometry of an array of members as large as this one.
+    pub(crate) fn geometry_of_alike(&self) -> Option<Geometry> {
+        let config = Config {
+            level: self.level()?,
+            layout: self.layout()?,
+            chunk: self.chunk(),
+            raid_disks: self.raid_disks(),
+            component: self.component(),
+            member_sizes: vec![self.component(); self.raid_disks().into()],
+        };
+        Geometry::new(&config).ok()
+    }
+
     /// The reshape that is under way, if there is one and its fields describe two arrays.
     ///
     /// What the two have in common, such as events and roles, is this superblock's. There is no bitmap in them: this one's
@@ -324,6 +400,24 @@ impl v1::Superblock {
         }
     }
 
+    fn revert_reshape(&mut self, position: u64) {
+        use v1::feature::{NEW_OFFSET, RESHAPE_BACKWARDS};
+        mem::swap(&mut self.level, &mut self.new_level);
+        mem::swap(&mut self.layout, &mut self.new_layout);
+        mem::swap(&mut self.chunksize, &mut self.new_chunk);
+        self.raid_disks = self.raid_disks.wrapping_add_signed(self.delta_disks.wrapping_neg());
+        self.delta_disks = self.delta_disks.wrapping_neg();
+        self.reshape_position = position;
+        if self.delta_disks == 0 {
+            self.feature_map ^= RESHAPE_BACKWARDS;
+        }
+        if self.has(NEW_OFFSET) {
+            self.data_offset = self.data_offset.saturating_add_signed(self.new_offset.into());
+            self.data_size = self.data_size.saturating_add_signed(-i64::from(self.new_offset));
+            self.new_offset = -self.new_offset;
+        }
+    }
+
     fn begin_reshape(&mut self, before: &Self, record: &ReshapeRecord<'_>) {
         use v1::feature::{NEW_OFFSET, RESHAPE_ACTIVE, RESHAPE_BACKWARDS};
         (self.new_level, self.new_layout, self.new_chunk) =
@@ -346,6 +440,15 @@ impl v1::Superblock {
 }
 
 impl v090::Superblock {
+    fn revert_reshape(&mut self, position: u64) {
+        mem::swap(&mut self.level, &mut self.new_level);
+        mem::swap(&mut self.layout, &mut self.new_layout);
+        mem::swap(&mut self.chunk_size, &mut self.new_chunk);
+        self.raid_disks = self.raid_disks.wrapping_add_signed(self.delta_disks.wrapping_neg());
+        self.delta_disks = self.delta_disks.wrapping_neg();
+        self.reshape_position = position;
+    }
+
     fn begin_reshape(&mut self, before: &Self, record: &ReshapeRecord<'_>) {
         (self.new_level, self.new_layout, self.new_chunk) =
             (self.level, self.layout, self.chunk_size);

@@ -63,6 +63,8 @@ pub enum Update {
     Raid0Layout(Raid0Layout),
     /// All of a member behind its data's start may hold data.
     DeviceSize,
+    /// What a reshape under way has moved is moved back.
+    RevertReshape,
     /// Superblocks of 0.90 become such of 1.0.
     Metadata,
     /// Superblocks of 0.90 are written in the other byte order.
@@ -93,6 +95,7 @@ impl Update {
             Self::Raid0Layout(Raid0Layout::Alternate) => "layout-alternate",
             Self::Raid0Layout(Raid0Layout::Unset) => "layout-unspecified",
             Self::DeviceSize => "devicesize",
+            Self::RevertReshape => "revert-reshape",
             Self::Metadata => "metadata",
             Self::ByteOrder => "byteorder",
             Self::SuperMinor(_) => "super-minor",
@@ -104,9 +107,12 @@ impl Update {
     fn format(&self) -> Option<bool> {
         match self {
             Self::Metadata | Self::ByteOrder | Self::SuperMinor(_) => Some(false),
-            Self::Homehost(_) | Self::Uuid(_) | Self::Resync | Self::Bitmap | Self::NoBitmap => {
-                None
-            }
+            Self::Homehost(_)
+            | Self::Uuid(_)
+            | Self::Resync
+            | Self::Bitmap
+            | Self::NoBitmap
+            | Self::RevertReshape => None,
             _ => Some(true),
         }
     }
@@ -157,6 +163,7 @@ fn check(member: &Subject<'_>, what: &Update) -> Result<(), Refused> {
         Some(Unsupported::LogicalBlockSize(_)) if matches!(what, Update::LogicalBlockSize(_)) => {}
         Some(Unsupported::Ppl) if *what == Update::NoPpl => {}
         Some(Unsupported::Journal) if *what == Update::NoBitmap => {}
+        Some(Unsupported::Reshape) if *what == Update::RevertReshape => {}
         Some(error) => return Err(Refused::Unsupported(error)),
         None => {}
     }
@@ -169,6 +176,9 @@ fn check(member: &Subject<'_>, what: &Update) -> Result<(), Refused> {
 
 impl Subject<'_> {
     fn updated(&self, what: &Update) -> Result<Vec<Write>, Refused> {
+        if *what == Update::RevertReshape {
+            return Ok(self.written(self.superblock.reverted()?));
+        }
         match self.superblock {
             Superblock::V090(sb) => self.updated_v090(sb.clone(), what),
             Superblock::V1(sb) => self.updated_v1(sb.clone(), what),
@@ -239,7 +249,11 @@ impl Subject<'_> {
             Update::LogicalBlockSize(bytes) => {
                 sb.logical_block_size = self.logical_block_size(*bytes)?;
             }
-            Update::Bitmap | Update::Metadata | Update::ByteOrder | Update::SuperMinor(_) => {
+            Update::Bitmap
+            | Update::Metadata
+            | Update::ByteOrder
+            | Update::SuperMinor(_)
+            | Update::RevertReshape => {
                 return Err(Refused::Version { found: self.superblock.version() });
             }
         }

@@ -88,6 +88,15 @@ pub(crate) fn half_done(lab: &Lab, options: &str, members: &str, wish: &str) -> 
     bytes
 }
 
+/// The option by which a reshape goes on of which Linux would not have recorded enough.
+fn position_asked_for(lab: &Lab, all: &str) -> String {
+    let refused = lab.run(&format!("serve {all}"));
+    assert!(refused.err.contains("--reshape-position"), "{refused:?}");
+    let words: Vec<&str> = refused.err.split_whitespace().collect();
+    let at = words.iter().position(|word| *word == "`--reshape-position").unwrap();
+    format!("--reshape-position {}", words[at + 1].trim_end_matches('`'))
+}
+
 /// What comes to an array by a reshape reads as zeros.
 pub(crate) fn lengthened(mut bytes: Vec<u8>, len: usize) -> Vec<u8> {
     assert!(len >= bytes.len(), "nothing is cut");
@@ -103,13 +112,7 @@ fn what_was_begun_here_is_carried_on_here_and_by_the_kernel() {
         let bytes = half_done(&lab, options, members, wish);
         let same_count = all == members && !wish.contains("--raid-devices");
         let sure = match same_count || wish == "--level 6 m3" {
-            true => {
-                let refused = lab.run(&format!("serve {all}"));
-                assert!(refused.err.contains("--reshape-position"), "{wish}: {refused:?}");
-                let words: Vec<&str> = refused.err.split_whitespace().collect();
-                let at = words.iter().position(|word| *word == "`--reshape-position").unwrap();
-                format!("--reshape-position {}", words[at + 1].trim_end_matches('`'))
-            }
+            true => position_asked_for(&lab, &all),
             false => String::new(),
         };
         let copies = Lab::new(&[20; 5]);
@@ -131,6 +134,47 @@ fn what_was_begun_here_is_carried_on_here_and_by_the_kernel() {
         md.agrees(&lab, stays, &bytes);
         md.finishes(&copies, &all, &bytes, goes.map_or("", |_| WITHOUT_SPARE));
     }
+}
+
+/// What would be lost: what was moved, if it were looked for where it was.
+#[test]
+fn a_reshape_is_turned_back_here_and_by_the_kernel() {
+    let Some(mut md) = Md::boot("reshapes that are turned back") else { return };
+    for (options, members, wish) in [
+        ("-l5 -c64", "m0 m1 m2", "--raid-devices 4 m3"),
+        ("-l6 -c64", "m0 m1 m2 m3 m4", "--raid-devices 4"),
+        ("-l5 -c32", "m0 m1 m2", "--chunk 64K"),
+        ("-l10 -c64", "m0 m1 m2", "--raid-devices 4 m3"),
+    ] {
+        let (lab, all) = (lab(), all(members, wish));
+        let bytes = half_done(&lab, options, members, wish);
+        lab.run(&format!("update --update revert-reshape {all}")).ok();
+        lab.run(&format!("cat -o out {all}")).ok();
+        assert!(lab.read("out")[..bytes.len()] == bytes, "{wish}: read half done");
+        let copies = Lab::new(&[20; 5]);
+        all.split(' ').for_each(|name| copies.write_at(name, 0, &lab.read(name)));
+        let is_asked_for = wish == "--chunk 64K";
+        let position = if is_asked_for { position_asked_for(&lab, &all) } else { String::new() };
+        let server = lab.serve_data(&format!("--shards 2 {position} {all}"));
+        lab.run("wait data").ok();
+        assert_eq!(lab.detail()["raid_devices"], members.split(' ').count(), "{wish}");
+        let bytes = lengthened(bytes, lab.contents(&server).len());
+        assert!(lab.contents(&server)[..] == bytes[..], "{wish}: read afterwards");
+        lab.run("check data").ok();
+        lab.run("wait data").ok();
+        assert_eq!(lab.detail()["mismatch_sectors"], 0, "{options}, {wish}");
+        let spare = all.split(' ').nth(members.split(' ').count());
+        spare.map(|spare| lab.run(&format!("remove data {spare}")).ok());
+        server.stop();
+        md.agrees(&lab, members, &bytes);
+        md.finishes(&copies, &all, &bytes, spare.map_or("", |_| WITHOUT_SPARE));
+        let ended = lab.run(&format!("update --update revert-reshape {members}"));
+        assert!(ended.err.contains("no reshape is under way"), "{ended:?}");
+    }
+    let lab = lab();
+    half_done(&lab, "-l5 -c64", "m0 m1 m2", "--level 6 m3");
+    let refused = lab.run("update --update revert-reshape m0 m1 m2 m3");
+    assert!(refused.err.contains("the place of a parity"), "{refused:?}");
 }
 
 #[test]

@@ -153,9 +153,12 @@ fn check_one_array(members: &[Arc<Member>], superblocks: &[Superblock]) -> Resul
 fn check_all_there(superblocks: &[Superblock]) -> Result<(), EditError> {
     let Some(freshest) = superblocks.iter().max_by_key(|sb| sb.events()) else { return Ok(()) };
     let is_held = |slot: Slot| superblocks.iter().any(|sb| sb.role() == Role::Active(slot));
-    let missing = (0..freshest.raid_disks())
-        .map(Slot)
-        .find(|&slot| freshest.dev_of_slot(slot).is_some() && !is_held(slot));
+    // Of either array, where a reshape is under way.
+    let slots = (0..freshest.table_len()).filter_map(|number| match freshest.role_of(number) {
+        Role::Active(slot) => Some(slot),
+        _ => None,
+    });
+    let missing = slots.filter(|&slot| !is_held(slot)).min();
     match missing {
         Some(Slot(slot)) => Err(EditError::Missing { slot }),
         None => Ok(()),

@@ -12,11 +12,11 @@
 use super::{Filesystem, Findings};
 use crate::firmware::Volume;
 use crate::{Superblock, Version, uuid_text};
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use alloc::{format, vec};
 use core::ops::Range;
-use lapstrake_geometry::{Config, Geometry, Level, Sector, Sectors, Slot};
+use lapstrake_geometry::{Level, Sector, Sectors, Slot};
 
 /// What the user asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -244,15 +244,7 @@ impl Findings {
         if !is_first || !is_behind || matches!(level, Level::Linear | Level::Raid0) {
             return None;
         }
-        let config = Config {
-            level,
-            layout: sb.layout()?,
-            chunk: sb.chunk(),
-            raid_disks: sb.raid_disks(),
-            component: sb.component(),
-            member_sizes: vec![sb.component(); sb.raid_disks().into()],
-        };
-        let array_bytes = Geometry::new(&config).ok()?.array_sectors().bytes();
+        let array_bytes = sb.geometry_of_alike()?.array_sectors().bytes();
         (filesystem.bytes > array_bytes).then_some(Doubt::Outgrown { filesystem, array_bytes })
     }
 }

@@ -6,7 +6,7 @@ use lapstrake_geometry::Sectors;
 use thiserror::Error;
 
 use crate::bitmap::AddError;
-use crate::{LOGICAL_BLOCK_MAX, Unsupported, Version};
+use crate::{LOGICAL_BLOCK_MAX, NotReverted, Unsupported, Version};
 
 /// Why no member is edited.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -27,6 +27,9 @@ pub enum Refused {
     /// The superblock holds what cannot be acted upon.
     #[error("{0}")]
     Unsupported(Unsupported),
+    /// What was moved cannot be moved back.
+    #[error("{0}")]
+    NotReverted(#[from] NotReverted),
     /// The format has no such thing.
     #[error("superblocks of version {found} have no such thing")]
     Version {
