@@ -27,7 +27,7 @@ use lapstrake_geometry::{Geometry, Level, Sector, Sectors, Slot};
 use lapstrake_metadata::{Device, Role, Superblock, badblocks::BadBlocks};
 
 /// One member, see [`Membership`].
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Member {
     superblock: Superblock,
     /// During a reshape: where its data began, and the room from there on.
@@ -66,7 +66,7 @@ pub(crate) struct ArrayState {
 }
 
 /// All members, by number. See the module's head.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Membership {
     members: Vec<Member>,
     raid_disks: u16,
@@ -337,6 +337,19 @@ impl Membership {
             tail_on_record: None,
         });
         self.check();
+    }
+
+    /// Has all have seen as many events.
+    pub(crate) fn level(&mut self) {
+        let events = self.members.iter().map(|member| member.superblock.events()).max();
+        for member in &mut self.members {
+            member.superblock.set_events(events.unwrap_or(0));
+        }
+    }
+
+    /// One more spare, which has no bad blocks on record.
+    pub(crate) fn add_spare(&mut self, superblock: Superblock) {
+        self.add(superblock, None, None);
     }
 
     /// Puts a spare into a slot, or beside the member that serves there.
