@@ -42,6 +42,12 @@ impl PlannedArray {
         self.members.iter().map(|member| (member.superblock(), member.state()))
     }
 
+    /// The slot of a member.
+    #[must_use]
+    pub fn slot(&self, id: MemberId) -> Option<Slot> {
+        self.members.get(id).slot()
+    }
+
     /// The member in sync of a slot.
     #[must_use]
     pub fn serving(&self, slot: Slot) -> Option<MemberId> {
@@ -86,6 +92,13 @@ impl PlannedArray {
         }
         self.geometry = to.geometry.clone();
         self.usable.on_record(self.geometry.array_sectors());
+    }
+
+    /// It has another shape, with all data where it was.
+    pub fn take_shape(&mut self, geometry: &Geometry) {
+        self.members.set_shape(geometry);
+        self.geometry = geometry.clone();
+        self.usable.on_record(geometry.array_sectors());
     }
 
     /// Spares have got the slots that nobody is in, and all that belongs there: who, and which.

@@ -2,7 +2,7 @@
 
 use super::{
     CoordinatorRuntime,
-    resize::{Change, ResizeError},
+    resize::{Change, ResizeError, freshest, geometry_of},
 };
 use crate::{
     command_error::CommandError,
@@ -10,18 +10,15 @@ use crate::{
     shard_runtime::ShardRuntime,
 };
 use lapstrake_engine::{
-    DataMove, DiskState, NewGeometry, STRIPE_CACHE_SIZES, Step, Supervisor, least_raid10_shift,
+    DataMove, DiskState, NewGeometry, PlannedArray, STRIPE_CACHE_SIZES, Step, Supervisor, least_shift,
+    room_before, room_behind, shift_within,
 };
 use lapstrake_geometry::{Config, Geometry, Layout, Level, MIN_CHUNK, Raid10, Sectors};
 use lapstrake_metadata::{Superblock, Version};
 use tracing::{info, warn};
 
-/// Between superblock and data, for a bitmap that comes later.
-const BITMAP_ROOM: u64 = 128;
 /// Where room is made for data to move to members' ends, it is so much of each: no window would be larger in the end.
 const SHIFT_BEHIND: u64 = 2048;
-/// Data is moved by no more than it takes for windows of a useful size.
-const SHIFT_MAX: u64 = 8192;
 /// The largest stripe that is moved: four of them may be in memory.
 const STRIPE_MAX: Sectors = Sectors((64 << 20) / 512);
 
@@ -30,6 +27,7 @@ impl CoordinatorRuntime {
         &self,
         runtime: &ShardRuntime,
         supervisor: &Supervisor,
+        planned: &PlannedArray,
         wish: &ReshapeWish,
     ) -> Result<Change, CommandError> {
         if self.is_overlaid(runtime) {
@@ -42,17 +40,16 @@ impl CoordinatorRuntime {
         if supervisor.bitmap().is_some_and(lapstrake_metadata::bitmap::Superblock::is_lockless) {
             return Err(ResizeError::Lockless.into());
         }
-        let has_one_shard = runtime.peers.len() < 2;
-        Ok(self.new_geometry(supervisor, wish, has_one_shard)?)
+        Ok(self.new_geometry(planned, wish, has_one_shard(runtime))?)
     }
 
-    fn new_geometry(
+    pub(super) fn new_geometry(
         &self,
-        supervisor: &Supervisor,
+        planned: &PlannedArray,
         wish: &ReshapeWish,
         has_one_shard: bool,
     ) -> Result<Change, ResizeError> {
-        let (old, like) = (supervisor.geometry(), self.freshest(supervisor)?);
+        let (old, like) = (planned.geometry(), freshest(planned.members())?);
         let goal = config(old, like, wish)?;
         if !is_reached(old, &goal) {
             return Err(ResizeError::NotBetween { from: old.level(), to: goal.level });
@@ -66,19 +63,19 @@ impl CoordinatorRuntime {
         let Step { config, stays } = Step::first(old, &goal);
         let next = (config != goal).then(|| wish_for(&goal));
         let to =
-            if stays { self.alike(supervisor, &config)? } else { self.moved(supervisor, config)? };
+            if stays { self.alike(planned, &config)? } else { self.moved(planned, config)? };
         // A level without redundancy is given members once it has some.
-        if next.is_some() && self.is_redundant() {
-            self.check_spares(supervisor, goal.raid_disks.saturating_sub(old.raid_disks()))?;
+        if next.is_some() && old.level().has_redundancy() {
+            self.check_spares(planned, goal.raid_disks.saturating_sub(old.raid_disks()))?;
         }
         Ok(Change::Geometry(Box::new(to), next))
     }
 
     /// A geometry that lays data out as the old one.
-    fn alike(&self, supervisor: &Supervisor, config: &Config) -> Result<NewGeometry, ResizeError> {
-        let (old, like) = (supervisor.geometry(), self.freshest(supervisor)?);
-        self.check_bad_blocks(supervisor)?;
-        if supervisor.lacks_data() {
+    fn alike(&self, planned: &PlannedArray, config: &Config) -> Result<NewGeometry, ResizeError> {
+        let (old, like) = (planned.geometry(), freshest(planned.members())?);
+        self.check_bad_blocks(planned)?;
+        if planned.lacks_data() {
             return Err(ResizeError::Degraded { array: self.facts.name.clone() });
         }
         let (geometry, superblock) = (Geometry::new(config)?, with_geometry(like, config));
@@ -88,7 +85,7 @@ impl CoordinatorRuntime {
         };
         let is_unsaid = config.level == Level::Raid0 && like.version() == Version::V090;
         match old {
-            _ if is_unsaid && supervisor.members().any(has_more) => {
+            _ if is_unsaid && planned.members().any(has_more) => {
                 Err(ResizeError::UnlikeMembers { chunk: config.chunk })
             }
             Geometry::Raid0(raid0) if geometry.array_sectors() != old.array_sectors() => {
@@ -108,14 +105,14 @@ impl CoordinatorRuntime {
     /// A geometry to which data is moved, and where to.
     fn moved(
         &self,
-        supervisor: &Supervisor,
+        planned: &PlannedArray,
         mut config: Config,
     ) -> Result<NewGeometry, ResizeError> {
-        let (old, like) = (supervisor.geometry(), self.freshest(supervisor)?);
+        let (old, like) = (planned.geometry(), freshest(planned.members())?);
         let geometry = Geometry::new(&config)?;
         check_copies(old, &geometry)?;
         self.check_stripes(old, &geometry)?;
-        self.check_members(supervisor, &config)?;
+        self.check_members(planned, &config)?;
         if old.level().is_parity() && !like.component().0.is_multiple_of(config.chunk.0) {
             let (component, chunk) = (like.component(), config.chunk);
             return Err(ResizeError::PartOfChunk { component, chunk });
@@ -123,21 +120,21 @@ impl CoordinatorRuntime {
         let is_fewer = data_disks(&geometry) < data_disks(old);
         let may_go_back = is_fewer || config.raid_disks == old.raid_disks();
         let least = |is_backwards| least_shift(old, &geometry, is_backwards);
-        let forwards = (!is_fewer).then(|| self.shift(supervisor, least(false), BEFORE));
+        let forwards = (!is_fewer).then(|| self.shift(planned, least(false), BEFORE));
         let (shift, is_backwards) = match forwards {
             Some(Ok(shift)) => (-(shift as i64), false),
             Some(Err(error)) if !may_go_back || like.version() == Version::V090 => {
                 return Err(error);
             }
-            _ => (self.shift_behind(supervisor, least(true), &mut config)? as i64, true),
+            _ => (self.shift_behind(planned, least(true), &mut config)? as i64, true),
         };
         let geometry = Geometry::new(&config)?;
-        let (left, usable) = (room_for_data(old, &geometry, &config)?, supervisor.usable());
+        let (left, usable) = (room_for_data(old, &geometry, &config)?, planned.usable());
         if left < usable {
             return Err(ResizeError::CutsData { left, usable, array: self.facts.name.clone() });
         }
         let superblock = with_geometry(like, &config);
-        let before = self.geometry_of(supervisor, config.component, old.raid_disks())?;
+        let before = geometry_of(like, old.level(), config.component, old.raid_disks())?;
         let data_move = DataMove::Moves { shift, is_backwards };
         Ok(NewGeometry { geometry, before, superblock, data_move })
     }
@@ -170,16 +167,16 @@ impl CoordinatorRuntime {
     /// to be used.
     fn shift_behind(
         &self,
-        supervisor: &Supervisor,
+        planned: &PlannedArray,
         unit: Sectors,
         config: &mut Config,
     ) -> Result<u64, ResizeError> {
-        let shift = self.shift(supervisor, unit, BEHIND);
-        if shift.is_ok() || self.freshest(supervisor)?.version() == Version::V090 {
+        let shift = self.shift(planned, unit, BEHIND);
+        if shift.is_ok() || freshest(planned.members())?.version() == Version::V090 {
             return shift;
         }
         let wanted = SHIFT_BEHIND.max(unit.0);
-        let rooms = supervisor.members().filter(|it| is_there(it.1)).map(|(sb, _)| room_behind(sb));
+        let rooms = planned.members().filter(|it| is_there(it.1)).map(|(sb, _)| room_behind(sb).0);
         let room = rooms.min().unwrap_or(0);
         let component = (config.component.0 + room).saturating_sub(wanted);
         let component = Sectors(component).round_down(unit);
@@ -205,18 +202,18 @@ impl CoordinatorRuntime {
         }
     }
 
-    fn check_members(&self, supervisor: &Supervisor, config: &Config) -> Result<(), ResizeError> {
+    fn check_members(&self, planned: &PlannedArray, config: &Config) -> Result<(), ResizeError> {
         let array = || self.facts.name.clone();
-        let (old, new) = (supervisor.geometry().raid_disks(), config.raid_disks);
-        if supervisor.is_degraded() {
+        let (old, new) = (planned.geometry().raid_disks(), config.raid_disks);
+        if planned.is_degraded() {
             return Err(ResizeError::Degraded { array: array() });
         }
-        self.check_spares(supervisor, new.saturating_sub(old))?;
-        self.check_bad_blocks(supervisor)
+        self.check_spares(planned, new.saturating_sub(old))?;
+        self.check_bad_blocks(planned)
     }
 
-    fn check_spares(&self, supervisor: &Supervisor, needed: u16) -> Result<(), ResizeError> {
-        let spares = supervisor.members().filter(|it| it.1 == DiskState::Spare).count();
+    fn check_spares(&self, planned: &PlannedArray, needed: u16) -> Result<(), ResizeError> {
+        let spares = planned.members().filter(|it| it.1 == DiskState::Spare).count();
         match spares < usize::from(needed) {
             true => {
                 let array = self.facts.name.clone();
@@ -226,10 +223,10 @@ impl CoordinatorRuntime {
         }
     }
 
-    fn check_bad_blocks(&self, supervisor: &Supervisor) -> Result<(), ResizeError> {
+    fn check_bad_blocks(&self, planned: &PlannedArray) -> Result<(), ResizeError> {
         let has_bad =
             |(sb, state): (&Superblock, DiskState)| sb.has_bad_blocks() && is_there(state);
-        match supervisor.members().position(has_bad) {
+        match planned.members().position(has_bad) {
             Some(id) => Err(ResizeError::BadBlocks { member: self.members[id].path.clone() }),
             None => Ok(()),
         }
@@ -238,19 +235,19 @@ impl CoordinatorRuntime {
     /// By how many sectors data moves into this room: what all members have, whole chunks.
     fn shift(
         &self,
-        supervisor: &Supervisor,
+        planned: &PlannedArray,
         chunk: Sectors,
         (room, side): Side,
     ) -> Result<u64, ResizeError> {
-        let members = supervisor.members().enumerate().filter(|(_, (_, state))| is_there(*state));
+        let members = planned.members().enumerate().filter(|(_, (_, state))| is_there(*state));
         let rooms = members.map(|(id, (sb, _))| (room(sb), id));
         let (room, id) = rooms.min().ok_or(ResizeError::NoneThere)?;
-        if room < chunk.0 {
-            let member = self.members[id].path.clone();
-            return Err(ResizeError::NoRoomToMove { member, room: Sectors(room), side, chunk });
-        }
-        let shift = room.min(SHIFT_MAX.max(chunk.0));
-        Ok(shift - shift % chunk.0)
+        shift_within(room, chunk).map(|shift| shift.0).ok_or_else(|| {
+            // Who is planned with, and is no member yet, comes last.
+            let known = self.members.get(id).map(|member| member.path.clone());
+            let member = known.unwrap_or_else(|| "a member to be added".into());
+            ResizeError::NoRoomToMove { member, room, side, chunk }
+        })
     }
 }
 
@@ -274,22 +271,6 @@ fn room_for_data(old: &Geometry, new: &Geometry, config: &Config) -> Result<Sect
         other => other.array_sectors(),
     };
     Ok(most.min(new.array_sectors()))
-}
-
-/// By how much data has to move at least, so that nothing is overwritten before its copy is on record.
-fn least_shift(old: &Geometry, new: &Geometry, is_backwards: bool) -> Sectors {
-    let chunk = |geometry: &Geometry| match geometry {
-        Geometry::Parity(parity) => parity.chunk(),
-        Geometry::Raid10(raid10) => raid10.chunk(),
-        _ => Sectors::ZERO,
-    };
-    let of_raid10 = match (old, new) {
-        (Geometry::Raid10(old), Geometry::Raid10(new)) => {
-            least_raid10_shift(old, new, is_backwards)
-        }
-        _ => None,
-    };
-    of_raid10.unwrap_or(chunk(old).max(chunk(new)))
 }
 
 fn is_there(state: DiskState) -> bool {
@@ -413,28 +394,11 @@ fn with_geometry(like: &Superblock, config: &Config) -> Superblock {
 }
 
 /// Room on one side of a member's data, and its name.
-type Side = (fn(&Superblock) -> u64, &'static str);
+type Side = (fn(&Superblock) -> Sectors, &'static str);
 const BEFORE: Side = (room_before, "between superblock and data");
 const BEHIND: Side = (room_behind, "behind its data");
 
-/// Sectors before a member's data that hold nothing of the array.
-fn room_before(superblock: &Superblock) -> u64 {
-    if matches!(superblock.version(), Version::V090 | Version::V1_0) {
-        return 0;
-    }
-    let after_superblock = superblock.super_sector().0 + 8;
-    let bitmap = superblock.bitmap_sector().zip(superblock.bitmap_room());
-    let log = superblock.badblock_log().map(|(at, len)| at.0 + len.0);
-    let bitmap =
-        bitmap.map_or(after_superblock + BITMAP_ROOM, |(at, room)| at.0 + room.0.min(BITMAP_ROOM));
-    let taken = log.into_iter().chain([after_superblock, bitmap]).max().unwrap_or(0);
-    superblock.data_offset().0.saturating_sub(taken.next_multiple_of(8))
-}
-
-/// Sectors behind what the array uses of a member.
-fn room_behind(superblock: &Superblock) -> u64 {
-    match superblock.version() {
-        Version::V090 => 0,
-        _ => superblock.data_size().0.saturating_sub(superblock.component().0),
-    }
+/// Where data would be moved by the shard that has it: one more is to have the new geometry.
+pub(super) fn has_one_shard(runtime: &ShardRuntime) -> bool {
+    runtime.peers.len() < 2
 }
