@@ -1,5 +1,7 @@
 //! `lapstrake grow`: what mdadm's `--grow` changes of a served array.
 
+mod plan;
+
 use crate::exit::{Exit, Failure, Outcome};
 use crate::members;
 use crate::options;
@@ -23,6 +25,7 @@ Examples:
   lapstrake grow mirror --level 5 --raid-devices 3 disk2.img
   lapstrake grow fast --level 10 disk2.img disk3.img     a RAID0 gets copies
   lapstrake grow data --chunk 128K --layout right-symmetric
+  lapstrake grow data --level 6 disk5.img --dry-run --rate 150M    what it would take, and how long
   lapstrake grow copies --layout o2 --raid-devices 5 disk4.img   a RAID10 with its copies in the next row
 
 Exit codes:
@@ -53,6 +56,10 @@ Exit codes:
 ///
 /// A RAID1 of two becomes a RAID5 and back, a RAID0 a RAID4, 5, 6 or 10 and back, without a block being moved for that: parity
 /// or copies are made on the members that are added, or let go of with who holds them.
+///
+/// With --dry-run nothing is written: it tells what would be done, one step after the other, where data would move, what is
+/// read and written of each member, what a power cut would cost, and with --rate how long it takes at the least, since heads
+/// of hard disks have to move between reading and writing.
 ///
 /// A new internal bitmap goes where mdadm puts it; the least chunk depends on the
 /// room beside the superblocks. Another chunk or place means that the old bitmap is taken away first: if the
@@ -98,6 +105,12 @@ pub struct Args {
     /// Devices to be added, as by `lapstrake add`
     #[arg(value_name = "MEMBER", conflicts_with_all = ["bitmap", "size", "array_size"], value_parser = options::member())]
     members: Vec<MemberSpec>,
+    /// Tell what it would take, step by step, and do nothing
+    #[arg(long, conflicts_with = "bitmap")]
+    dry_run: bool,
+    /// How many bytes a second members are taken to read and write, for the times that --dry-run tells; a bare number is KiB
+    #[arg(long, value_name = "SIZE", value_parser = options::kib, requires = "dry_run")]
+    rate: Option<u64>,
     /// Write over the bitmap's file if there is one, or over what the devices to be added hold
     #[arg(short, long)]
     force: bool,
@@ -129,21 +142,18 @@ fn resize(args: &Args) -> Outcome {
         return reshape(args);
     }
     // Of another level nothing is added that could not become a copy.
-    for spec in args.members.iter().filter(|_| level == "raid1") {
-        let member = members::absolute(spec)?;
-        let _: Added = target.ask(&Request::Add {
-            member,
-            force: args.force,
-            write_mostly: false,
-            re_add: false,
-        })?;
-    }
-    let Grown { changed } = target.ask(&Request::Resize {
+    let added = if level == "raid1" { &args.members[..] } else { &[] };
+    let request = Request::Resize {
         size: *size,
         array_size: *array_size,
         raid_devices: *raid_devices,
         assume_clean: *assume_clean,
-    })?;
+    };
+    if args.dry_run {
+        return plan::run(target, request, added, args.force, &args.pace());
+    }
+    add_members(args, added)?;
+    let Grown { changed } = target.ask(&request)?;
     let Detail { array_bytes, component_bytes, raid_devices, .. } = target.detail(None)?;
     if target.json {
         outln!(
@@ -168,8 +178,14 @@ fn resize(args: &Args) -> Outcome {
     Ok(Exit::Done)
 }
 
-fn add_members(args: &Args) -> Result<(), Failure> {
-    for spec in &args.members {
+impl Args {
+    fn pace(&self) -> plan::Pace {
+        self.rate.map_or(plan::Pace::Unknown, plan::Pace::Rate)
+    }
+}
+
+fn add_members(args: &Args, members: &[MemberSpec]) -> Result<(), Failure> {
+    for spec in members {
         let member = members::absolute(spec)?;
         let (force, write_mostly, re_add) = (args.force, false, false);
         let _: Added = args.target.ask(&Request::Add { member, force, write_mostly, re_add })?;
@@ -179,17 +195,21 @@ fn add_members(args: &Args) -> Result<(), Failure> {
 
 fn reshape(args: &Args) -> Outcome {
     let Args { target, raid_devices, level, chunk, layout, .. } = args;
-    // A level without redundancy takes in nobody.
-    let is_added_later = matches!(target.detail(None)?.level.as_str(), "raid0" | "linear");
-    if !is_added_later {
-        add_members(args)?;
-    }
-    let asked = target.ask(&Request::Reshape {
+    let request = Request::Reshape {
         raid_devices: *raid_devices,
         level: level.map(|level| level.to_string()),
         chunk_bytes: *chunk,
         layout: layout.clone(),
-    });
+    };
+    if args.dry_run {
+        return plan::run(target, request, &args.members, args.force, &args.pace());
+    }
+    // A level without redundancy takes in nobody.
+    let is_added_later = matches!(target.detail(None)?.level.as_str(), "raid0" | "linear");
+    if !is_added_later {
+        add_members(args, &args.members)?;
+    }
+    let asked = target.ask(&request);
     if asked.is_err() && !is_added_later {
         for spec in &args.members {
             errln!(
@@ -201,7 +221,7 @@ fn reshape(args: &Args) -> Outcome {
         }
     }
     let Grown { changed } = asked?;
-    if is_added_later && let Err(failure) = add_members(args) {
+    if is_added_later && let Err(failure) = add_members(args, &args.members) {
         let name = quoted(&target.name);
         errln!(
             "{}: has its new level, and lacks members; `lapstrake add {name} MEMBER` gives it some, `lapstrake grow {name} \

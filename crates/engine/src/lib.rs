@@ -121,7 +121,8 @@ pub use recovery::{SyncConfig, SyncEnd, SyncProgress, SyncSpeed};
 pub use replay::{LogConfig, LogDisks, Mend, Replay, read_logs, replay_logs};
 pub use reshape::{
     DataMove, Frontier, MemberTraffic, NewGeometry, PlannedArray, ReshapeInProgress, ShardGeometry,
-    Step, least_raid10_shift, least_shift, reshape_traffic, room_before, room_behind, shift_within,
+    Step, least_raid10_shift, least_shift, recovery_traffic, reshape_traffic, resync_traffic,
+    room_before, room_behind, shift_within,
 };
 pub use scratch::PAGE_BYTES;
 pub use seal::Seal;

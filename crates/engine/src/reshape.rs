@@ -21,7 +21,7 @@ pub use planned::PlannedArray;
 pub use raid10::least_raid10_shift;
 pub use room::{least_shift, room_before, room_behind, shift_within};
 pub use step::Step;
-pub use traffic::{MemberTraffic, reshape_traffic};
+pub use traffic::{MemberTraffic, recovery_traffic, reshape_traffic, resync_traffic};
 
 use crate::{
     bitmap_change::BitmapChange,

@@ -3,8 +3,8 @@
 
 use super::{DataMove, NewGeometry, slot_of_parity};
 use crate::{
-    membership::Membership, shape_change::UsableSize, supervisor::DiskState, supervisor::Supervisor,
-    types::MemberId,
+    membership::Membership, shape_change::UsableSize, supervisor::DiskState,
+    supervisor::Supervisor, types::MemberId,
 };
 use alloc::vec::Vec;
 use lapstrake_geometry::{Geometry, Sectors, Slot};

@@ -1,8 +1,8 @@
-//! What a reshape reads and writes of each member.
+//! What a reshape, and what follows it, reads and writes of each member.
 
 use super::raid10::repeats as raid10_repeats;
 use alloc::{vec, vec::Vec};
-use lapstrake_geometry::{Geometry, Sector, Sectors};
+use lapstrake_geometry::{Geometry, Home, Sector, Sectors, Slot};
 
 /// What is read and written of a member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,30 +34,86 @@ pub fn reshape_traffic(before: &Geometry, after: &Geometry) -> Vec<MemberTraffic
     traffic
 }
 
+/// What it takes to make members in some slots of the others.
+#[must_use]
+pub fn recovery_traffic(geometry: &Geometry, missing: &[Slot]) -> Vec<MemberTraffic> {
+    let mut traffic = vec![MemberTraffic::default(); geometry.raid_disks().into()];
+    let is_missing = |slot: Slot| missing.contains(&slot);
+    if let Geometry::Parity(parity) = geometry {
+        for (slot, of) in (0..).map(Slot).zip(&mut traffic) {
+            let moved = if is_missing(slot) { &mut of.written } else { &mut of.read };
+            *moved = parity.used();
+        }
+        return traffic;
+    }
+    for_each_run(geometry, geometry.array_sectors(), |homes, sectors| {
+        let Some(source) = homes.iter().find(|home| !is_missing(home.slot)) else { return };
+        let targets = homes.iter().filter(|home| is_missing(home.slot));
+        let slots = targets.map(|home| usize::from(home.slot.0));
+        let mut is_read = false;
+        for slot in slots {
+            traffic[slot].written = traffic[slot].written + Sectors(sectors);
+            is_read = true;
+        }
+        if is_read {
+            let of = &mut traffic[usize::from(source.slot.0)];
+            of.read = of.read + Sectors(sectors);
+        }
+    });
+    traffic
+}
+
+/// What it takes at most to make all redundancy of so many sectors of each member, which hold anything: all is read, and
+/// parity, or copies but the first, are written.
+#[must_use]
+pub fn resync_traffic(geometry: &Geometry, sectors: Sectors) -> Vec<MemberTraffic> {
+    let slots = geometry.raid_disks();
+    let redundant = |slot: u16| match geometry {
+        // Parity takes turns.
+        Geometry::Parity(parity) => {
+            sectors.0 * u64::from(slots - parity.data_disks()) / u64::from(slots)
+        }
+        Geometry::Mirror(_) if slot > 0 => sectors.0,
+        Geometry::Raid10(raid10) => {
+            let copies = u64::from(raid10.copies());
+            sectors.0 * (copies - 1) / copies
+        }
+        _ => 0,
+    };
+    let of = |slot| MemberTraffic { read: sectors, written: Sectors(redundant(slot)) };
+    (0..slots).map(of).collect()
+}
+
 /// What each slot has of data up to a sector of the array, and of how many copies.
 fn held(geometry: &Geometry, end: Sectors) -> Vec<(u64, u64)> {
     let mut held = vec![(0, 1); geometry.raid_disks().into()];
+    for_each_run(geometry, end, |homes, sectors| {
+        for home in homes {
+            let slot = &mut held[usize::from(home.slot.0)];
+            *slot = (slot.0 + sectors, homes.len() as u64);
+        }
+    });
+    held
+}
+
+/// Calls with the homes of each run of data up to a sector of the array, and how many sectors lie so: runs that repeat are
+/// counted as often.
+fn for_each_run(geometry: &Geometry, end: Sectors, mut call: impl FnMut(&[Home], u64)) {
     let repeats = match geometry {
         Geometry::Parity(parity) => parity.stripe_data().0 * u64::from(parity.raid_disks()),
         Geometry::Raid10(raid10) => raid10_repeats(raid10),
         _ => end.0,
     };
-    let whole = end.0 / repeats.max(1);
-    let odd = end.0 % repeats.max(1);
-    for (end, times) in [(repeats.min(end.0), whole), (odd, 1)] {
+    let (whole, odd) = (end.0 / repeats.max(1), end.0 % repeats.max(1));
+    for (end, times) in [(repeats, whole), (odd, 1)] {
         let mut at = 0;
         while at < end && times > 0 {
             let run = geometry.map(Sector(at));
             let len = run.len.0.min(end - at);
-            let copies = run.homes.len() as u64;
-            for home in run.homes {
-                let slot = &mut held[usize::from(home.slot.0)];
-                *slot = (slot.0 + len * times, copies);
-            }
+            call(&run.homes, len * times);
             at += len;
         }
     }
-    held
 }
 
 #[cfg(test)]
@@ -110,5 +166,22 @@ mod tests {
         for (large, small) in large.iter().zip(&small) {
             assert_eq!(large.read, times(small));
         }
+    }
+    #[test]
+    fn a_recovery_reads_what_it_is_made_of() {
+        let layout = Layout::Parity(ParityLayout::LeftSymmetric);
+        let raid5 = geometry(Level::Raid5, layout, 4, 6);
+        let traffic = recovery_traffic(&raid5, &[Slot(3)]);
+        let (read, written): (Vec<u64>, Vec<u64>) =
+            traffic.iter().map(|of| (of.read.0 / 128, of.written.0 / 128)).unzip();
+        assert_eq!((read, written), (vec![6, 6, 6, 0], vec![0, 0, 0, 6]));
+        let near = Layout::Raid10(Raid10Layout::near(2));
+        let pairs = geometry(Level::Raid10, near, 4, 6);
+        let traffic = recovery_traffic(&pairs, &[Slot(1), Slot(3)]);
+        let (read, written): (Vec<u64>, Vec<u64>) =
+            traffic.iter().map(|of| (of.read.0 / 128, of.written.0 / 128)).unzip();
+        assert_eq!((read, written), (vec![6, 0, 6, 0], vec![0, 6, 0, 6]));
+        let resync = resync_traffic(&raid5, Sectors(400));
+        assert!(resync.iter().all(|of| (of.read, of.written) == (Sectors(400), Sectors(100))));
     }
 }

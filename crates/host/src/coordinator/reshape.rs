@@ -10,8 +10,8 @@ use crate::{
     shard_runtime::ShardRuntime,
 };
 use lapstrake_engine::{
-    DataMove, DiskState, NewGeometry, PlannedArray, STRIPE_CACHE_SIZES, Step, Supervisor, least_shift,
-    room_before, room_behind, shift_within,
+    DataMove, DiskState, NewGeometry, PlannedArray, STRIPE_CACHE_SIZES, Step, Supervisor,
+    least_shift, room_before, room_behind, shift_within,
 };
 use lapstrake_geometry::{Config, Geometry, Layout, Level, MIN_CHUNK, Raid10, Sectors};
 use lapstrake_metadata::{Superblock, Version};
@@ -62,8 +62,7 @@ impl CoordinatorRuntime {
         }
         let Step { config, stays } = Step::first(old, &goal);
         let next = (config != goal).then(|| wish_for(&goal));
-        let to =
-            if stays { self.alike(planned, &config)? } else { self.moved(planned, config)? };
+        let to = if stays { self.alike(planned, &config)? } else { self.moved(planned, config)? };
         // A level without redundancy is given members once it has some.
         if next.is_some() && old.level().has_redundancy() {
             self.check_spares(planned, goal.raid_disks.saturating_sub(old.raid_disks()))?;
@@ -189,13 +188,14 @@ impl CoordinatorRuntime {
 
     /// A stripe of either geometry goes through memory as a whole.
     fn check_stripes(&self, old: &Geometry, new: &Geometry) -> Result<(), ResizeError> {
-        let (Geometry::Parity(old), Geometry::Parity(new)) = (old, new) else { return Ok(()) };
+        let (Geometry::Parity(before), Geometry::Parity(after)) = (old, new) else { return Ok(()) };
         let array = || self.facts.name.clone();
-        if new.stripe_data() > STRIPE_MAX {
-            return Err(ResizeError::LargeStripe { stripe: new.stripe_data(), most: STRIPE_MAX });
+        if after.stripe_data() > STRIPE_MAX {
+            return Err(ResizeError::LargeStripe { stripe: after.stripe_data(), most: STRIPE_MAX });
         }
-        let (least, pages) = (*STRIPE_CACHE_SIZES.start(), self.cache_size);
-        let needed = (least * u32::from(new.raid_disks())).div_ceil(old.raid_disks().into());
+        let (least, (_, pages)) = (*STRIPE_CACHE_SIZES.start(), self.cache_for(old));
+        let members = u32::from(after.raid_disks());
+        let needed = (least * members).div_ceil(before.raid_disks().into());
         match pages < needed {
             true => Err(ResizeError::SmallCache { needed, array: array() }),
             false => Ok(()),
@@ -273,7 +273,7 @@ fn room_for_data(old: &Geometry, new: &Geometry, config: &Config) -> Result<Sect
     Ok(most.min(new.array_sectors()))
 }
 
-fn is_there(state: DiskState) -> bool {
+pub(super) fn is_there(state: DiskState) -> bool {
     !matches!(state, DiskState::Faulty | DiskState::Removed)
 }
 

@@ -1,12 +1,14 @@
 //! The coordinator's part in another size, or number of copies: what can be had, and who is told.
 
 mod error;
+mod plan;
 
 pub use error::ResizeError;
 
 use super::{CoordinatorRuntime, members::action_name};
 use crate::array::reshape_detail;
 use crate::{
+    cache::CacheTerms,
     command_error::CommandError,
     message::{Answer, ReshapeWish, ResizeWish},
     shard_runtime::ShardRuntime,
@@ -90,10 +92,19 @@ impl CoordinatorRuntime {
     fn resize_caches_for(&mut self, runtime: &ShardRuntime, geometry: &Geometry) {
         let members = stripe_cache_members(geometry);
         if members > stripe_cache_members(self.geometry()) {
-            self.cache = self.cache.with_members(members);
-            self.cache_size = self.cache.size(self.cache_size);
+            (self.cache, self.cache_size) = self.cache_for(geometry);
             self.resize_caches(runtime, self.cache_size);
         }
+    }
+
+    /// The caches of an array that has come to have a geometry, and pages of each member.
+    pub(super) fn cache_for(&self, geometry: &Geometry) -> (CacheTerms, u32) {
+        let members = stripe_cache_members(geometry);
+        if members <= stripe_cache_members(self.geometry()) {
+            return (self.cache, self.cache_size);
+        }
+        let cache = self.cache.with_members(members);
+        (cache, cache.size(self.cache_size))
     }
 
     fn plan_resize(
