@@ -61,7 +61,7 @@ pub struct MemberTraffic {
     pub member: Option<String>,
     /// Its slot in it.
     pub slot: u16,
-    /// Bytes that are read; of copies any may be, and together they are as many.
+    /// Bytes that are read; of copies another may be read in its place.
     pub read_bytes: u64,
     /// Bytes that are written, of a resync at most: what agrees is not.
     pub written_bytes: u64,

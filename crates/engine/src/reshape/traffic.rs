@@ -14,23 +14,29 @@ pub struct MemberTraffic {
 }
 
 /// What it takes of the members to have data where another geometry has it, by slot of the larger one: data is read once, of
-/// copies each as often as the others; all that the new geometry has is written, parity and copies with it. What superblocks
-/// take is not counted.
+/// copies that in the lowest slot, as members that are equally idle are chosen; all that the new geometry has is written, parity
+/// and copies with it. What superblocks take is not counted.
 #[must_use]
 pub fn reshape_traffic(before: &Geometry, after: &Geometry) -> Vec<MemberTraffic> {
     let slots = usize::from(before.raid_disks().max(after.raid_disks()));
     let mut traffic = vec![MemberTraffic::default(); slots];
     let moved = before.array_sectors().min(after.array_sectors());
-    for (of, (sectors, copies)) in traffic.iter_mut().zip(held(before, moved)) {
-        of.read = Sectors(sectors / copies);
+    for_each_run(before, moved, |homes, sectors| {
+        let Some(slot) = homes.iter().map(|home| home.slot).min() else { return };
+        let of = &mut traffic[usize::from(slot.0)];
+        of.read += Sectors(sectors);
+    });
+    if let Geometry::Parity(parity) = after {
+        let members = &mut traffic[..usize::from(parity.raid_disks())];
+        members.iter_mut().for_each(|of| of.written = parity.used());
+        return traffic;
     }
-    let all = match after {
-        Geometry::Parity(parity) => vec![(parity.used().0, 1); parity.raid_disks().into()],
-        other => held(other, other.array_sectors()),
-    };
-    for (of, (sectors, _)) in traffic.iter_mut().zip(all) {
-        of.written = Sectors(sectors);
-    }
+    for_each_run(after, after.array_sectors(), |homes, sectors| {
+        for home in homes {
+            let of = &mut traffic[usize::from(home.slot.0)];
+            of.written += Sectors(sectors);
+        }
+    });
     traffic
 }
 
@@ -52,12 +58,12 @@ pub fn recovery_traffic(geometry: &Geometry, missing: &[Slot]) -> Vec<MemberTraf
         let slots = targets.map(|home| usize::from(home.slot.0));
         let mut is_read = false;
         for slot in slots {
-            traffic[slot].written = traffic[slot].written + Sectors(sectors);
+            traffic[slot].written += Sectors(sectors);
             is_read = true;
         }
         if is_read {
             let of = &mut traffic[usize::from(source.slot.0)];
-            of.read = of.read + Sectors(sectors);
+            of.read += Sectors(sectors);
         }
     });
     traffic
@@ -82,18 +88,6 @@ pub fn resync_traffic(geometry: &Geometry, sectors: Sectors) -> Vec<MemberTraffi
     };
     let of = |slot| MemberTraffic { read: sectors, written: Sectors(redundant(slot)) };
     (0..slots).map(of).collect()
-}
-
-/// What each slot has of data up to a sector of the array, and of how many copies.
-fn held(geometry: &Geometry, end: Sectors) -> Vec<(u64, u64)> {
-    let mut held = vec![(0, 1); geometry.raid_disks().into()];
-    for_each_run(geometry, end, |homes, sectors| {
-        for home in homes {
-            let slot = &mut held[usize::from(home.slot.0)];
-            *slot = (slot.0 + sectors, homes.len() as u64);
-        }
-    });
-    held
 }
 
 /// Calls with the homes of each run of data up to a sector of the array, and how many sectors lie so: runs that repeat are
@@ -147,12 +141,12 @@ mod tests {
     }
 
     #[test]
-    fn of_copies_each_is_read_as_often() {
+    fn of_copies_that_in_the_lowest_slot_is_read() {
         let near = Layout::Raid10(Raid10Layout::near(2));
         let (old, new) = (geometry(Level::Raid10, near, 4, 6), geometry(Level::Raid10, near, 5, 6));
         let traffic = reshape_traffic(&old, &new);
         let read: Vec<u64> = traffic.iter().map(|of| of.read.0 / 128).collect();
-        assert_eq!(read, [3, 3, 3, 3, 0]);
+        assert_eq!(read, [6, 0, 6, 0, 0]);
         assert!(traffic.iter().all(|of| of.written.0 == 6 * 128), "{traffic:?}");
     }
 

@@ -280,6 +280,11 @@ mod tests {
                 r#"{"command":"grow","bitmap":"internal","bitmap_chunk":4294967296}"#,
                 "\"bitmap_chunk\" is 4294967296, not a whole number up to 4294967295",
             ),
+            (r#"{"command":"plan","request":7}"#, "\"request\" is 7, not an object"),
+            (
+                r#"{"command":"plan","request":{"command":"reshape","raid_devices":"four"}}"#,
+                "\"raid_devices\" is \"four\", not a whole number",
+            ),
             (r#"{"command":"set","settings":[]}"#, "\"settings\" is [], not an object"),
             (
                 r#"{"command":"set","settings":{"dance":1}}"#,

@@ -436,7 +436,7 @@ impl World for MovingWorld {
     fn compute(&mut self, work: &Compute) {
         let price = self.prices.compute(work);
         let core = &mut self.cores[self.driven];
-        *core = *core + price;
+        *core += price;
     }
 
     fn seal(&mut self, _: &Seal) {
