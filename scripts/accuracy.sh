@@ -4,7 +4,8 @@
 # CASES: published figures of arrays, as CSV files; what the shipped plans predict is printed beside them
 # (cargo xtask accuracy).
 #
-# Then PostgreSQL is measured here, beside what is predicted (accuracy-postgresql.sh).
+# Then PostgreSQL is measured here, beside what is predicted (accuracy-postgresql.sh),
+# and so is the growth of arrays by a member (accuracy-growth.sh).
 #
 # TRACES: measured traces of disks, replayed on models made from the files beside them; the demerits are
 # held against DiskSim's: at most 10 % above. For each NAME.trace in the directory there must be NAME.model,
@@ -21,6 +22,7 @@ else
     LAPSTRAKE=$(realpath "$lapstrake") cargo xtask accuracy "$cases"
 fi
 LAPSTRAKE=$lapstrake scripts/accuracy-postgresql.sh
+LAPSTRAKE=$lapstrake scripts/accuracy-growth.sh
 if [[ -z $traces ]]; then
     echo "NOT RUN: disks against measured traces: no directory; make accuracy TRACES=DIR"
     exit 0

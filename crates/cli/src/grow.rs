@@ -1,5 +1,7 @@
 //! `lapstrake grow`: what mdadm's `--grow` changes of a served array.
 
+mod plan;
+
 use crate::exit::{Exit, Failure, Outcome};
 use crate::members;
 use crate::options;
@@ -22,7 +24,9 @@ Examples:
   lapstrake grow data --level 6 disk5.img                a RAID5 gets a second parity
   lapstrake grow mirror --level 5 --raid-devices 3 disk2.img
   lapstrake grow fast --level 10 disk2.img disk3.img     a RAID0 gets copies
+  lapstrake grow fast --raid-devices 3 disk2.img         a RAID0 becomes larger by a member
   lapstrake grow data --chunk 128K --layout right-symmetric
+  lapstrake grow data --level 6 disk5.img --dry-run --rate 150M    what it would take, and how long
   lapstrake grow copies --layout o2 --raid-devices 5 disk4.img   a RAID10 with its copies in the next row
 
 Exit codes:
@@ -51,8 +55,15 @@ Exit codes:
 /// out of the spares; none may be missing. Before members go, --array-size takes from clients what the others cannot hold;
 /// who was in the last slots is a spare then.
 ///
+/// A RAID0 gets more or fewer members, or another chunk, as a RAID4 without parity, which it is until that has ended; a linear
+/// array gets more members.
+///
 /// A RAID1 of two becomes a RAID5 and back, a RAID0 a RAID4, 5, 6 or 10 and back, without a block being moved for that: parity
 /// or copies are made on the members that are added, or let go of with who holds them.
+///
+/// With --dry-run nothing is written: it tells what would be done, one step after the other, where data would move, what is
+/// read and written of each member, what a power cut would cost, and with --rate how long it takes at the least, since heads
+/// of hard disks have to move between reading and writing.
 ///
 /// A new internal bitmap goes where mdadm puts it; the least chunk depends on the
 /// room beside the superblocks. Another chunk or place means that the old bitmap is taken away first: if the
@@ -83,13 +94,13 @@ pub struct Args {
     /// What clients can use of the array until it is stopped, a bare number is KiB; max: all of it
     #[arg(short = 'Z', long, value_name = "SIZE|max", value_parser = wanted_size, conflicts_with = "bitmap")]
     array_size: Option<WantedSize>,
-    /// How many copies a RAID1 is to have, or how many members a RAID4, 5, 6 or 10
+    /// How many copies a RAID1 is to have, or how many members another level
     #[arg(short = 'n', long, value_name = "N", conflicts_with_all = ["bitmap", "size", "array_size"])]
     raid_devices: Option<u16>,
     /// The level that it is to have: 0, 1, 4, 5, 6 or 10 [default number of members: as many for data]
     #[arg(short, long, value_name = "LEVEL", conflicts_with_all = ["bitmap", "size", "array_size"])]
     level: Option<Level>,
-    /// The chunk that it, or a RAID10, is to have, a bare number is KiB
+    /// The chunk that it is to have, a bare number is KiB
     #[arg(short, long, value_name = "SIZE", value_parser = options::kib, conflicts_with_all = ["bitmap", "size", "array_size"])]
     chunk: Option<u64>,
     /// The layout that it, or a RAID10, is to have, by mdadm's names
@@ -98,6 +109,12 @@ pub struct Args {
     /// Devices to be added, as by `lapstrake add`
     #[arg(value_name = "MEMBER", conflicts_with_all = ["bitmap", "size", "array_size"], value_parser = options::member())]
     members: Vec<MemberSpec>,
+    /// Tell what it would take, step by step, and do nothing
+    #[arg(long, conflicts_with = "bitmap")]
+    dry_run: bool,
+    /// How many bytes a second members are taken to read and write, for the times that --dry-run tells; a bare number is KiB
+    #[arg(long, value_name = "SIZE", value_parser = options::kib, requires = "dry_run")]
+    rate: Option<u64>,
     /// Write over the bitmap's file if there is one, or over what the devices to be added hold
     #[arg(short, long)]
     force: bool,
@@ -130,21 +147,18 @@ fn resize(args: &Args) -> Outcome {
         return reshape(args);
     }
     // Of another level nothing is added that could not become a copy.
-    for spec in args.members.iter().filter(|_| level == "raid1") {
-        let member = members::absolute(spec)?;
-        let _: Added = target.ask(&Request::Add {
-            member,
-            force: args.force,
-            write_mostly: false,
-            re_add: false,
-        })?;
-    }
-    let Grown { changed } = target.ask(&Request::Resize {
+    let added = if level == "raid1" { &args.members[..] } else { &[] };
+    let request = Request::Resize {
         size: *size,
         array_size: *array_size,
         raid_devices: *raid_devices,
         assume_clean: *assume_clean,
-    })?;
+    };
+    if args.dry_run {
+        return plan::run(target, request, added, args.force, &args.pace());
+    }
+    add_members(args, added)?;
+    let Grown { changed } = target.ask(&request)?;
     let Detail { array_bytes, component_bytes, raid_devices, .. } = target.detail(None)?;
     if target.json {
         outln!(
@@ -169,8 +183,14 @@ fn resize(args: &Args) -> Outcome {
     Ok(Exit::Done)
 }
 
-fn add_members(args: &Args) -> Result<(), Failure> {
-    for spec in &args.members {
+impl Args {
+    fn pace(&self) -> plan::Pace {
+        self.rate.map_or(plan::Pace::Unknown, plan::Pace::Rate)
+    }
+}
+
+fn add_members(args: &Args, members: &[MemberSpec]) -> Result<(), Failure> {
+    for spec in members {
         let member = members::absolute(spec)?;
         let (force, write_mostly, re_add) = (args.force, false, false);
         let _: Added = args.target.ask(&Request::Add { member, force, write_mostly, re_add })?;
@@ -180,17 +200,21 @@ fn add_members(args: &Args) -> Result<(), Failure> {
 
 fn reshape(args: &Args) -> Outcome {
     let Args { target, raid_devices, level, chunk, layout, .. } = args;
-    // A RAID0 takes in nobody, but what it becomes.
-    let is_added_later = target.detail(None)?.level == "raid0";
-    if !is_added_later {
-        add_members(args)?;
-    }
-    let asked = target.ask(&Request::Reshape {
+    let request = Request::Reshape {
         raid_devices: *raid_devices,
         level: level.map(|level| level.to_string()),
         chunk_bytes: *chunk,
         layout: layout.clone(),
-    });
+    };
+    if args.dry_run {
+        return plan::run(target, request, &args.members, args.force, &args.pace());
+    }
+    // A RAID0 takes in nobody, but what it becomes.
+    let is_added_later = target.detail(None)?.level == "raid0";
+    if !is_added_later {
+        add_members(args, &args.members)?;
+    }
+    let asked = target.ask(&request);
     if asked.is_err() && !is_added_later {
         for spec in &args.members {
             errln!(
@@ -202,7 +226,7 @@ fn reshape(args: &Args) -> Outcome {
         }
     }
     let Grown { changed } = asked?;
-    if is_added_later && let Err(failure) = add_members(args) {
+    if is_added_later && let Err(failure) = add_members(args, &args.members) {
         let name = quoted(&target.name);
         errln!(
             "{}: has its new level, and lacks members; `lapstrake add {name} MEMBER` gives it some, `lapstrake grow {name} \
@@ -211,7 +235,7 @@ fn reshape(args: &Args) -> Outcome {
         );
         return Err(failure);
     }
-    let goal = *level;
+    let goal = level.or(is_added_later.then_some(Level::Raid0));
     let Detail { level, layout, chunk_bytes, raid_devices, reshape, .. } = target.detail(None)?;
     let (level, layout, chunk_bytes, raid_devices) = match reshape {
         Some(to) => (to.level, to.layout, to.chunk_bytes, to.raid_devices),

@@ -9,15 +9,17 @@
 //! Here are values only: sockets are in `lapstrake-host`, and clients use `lapstrake`.
 
 mod detail;
+mod plan;
 mod words;
 
 pub use detail::{
     Detail, LastSyncDetail, MemberDetail, MemberWork, MemoryDetail, Mismatch, PartDetail,
     ReshapeDetail, SyncDetail, TuningDetail, WorkDetail,
 };
+pub use plan::{MemberTraffic, PlannedMove, PlannedStep};
 pub use words::{
-    ArrayState, BitmapLocation, ConsistencyPolicy, HowAdded, MemberState, SyncAction, SyncRequest,
-    SyncResult,
+    ArrayState, BitmapFate, BitmapLocation, ConsistencyPolicy, HowAdded, MemberState, StepAction,
+    SyncAction, SyncRequest, SyncResult,
 };
 
 use serde::{Deserialize, Serialize};
@@ -123,6 +125,17 @@ pub enum Request {
         /// The layout, such as `left-symmetric`.
         #[serde(default)]
         layout: Option<String>,
+    },
+    /// To tell what a `resize` or `reshape` would take, and do nothing: [`Planned`].
+    Plan {
+        /// The other request.
+        request: Box<Request>,
+        /// Devices that would be added for it, as `add` takes them.
+        #[serde(default)]
+        members: Vec<String>,
+        /// Whatever these hold.
+        #[serde(default)]
+        force: bool,
     },
     /// To begin, end or hold a sync action: [`Begun`].
     Sync {
@@ -287,6 +300,15 @@ answers! {
         changed: bool,
     }
 
+    /// To [`Request::Plan`]. Nothing was changed.
+    Planned {
+        /// One after the other; none if the array is so already.
+        steps: Vec<PlannedStep>,
+        /// Why it would not go on after these steps, if it would not.
+        #[serde(default)]
+        obstacle: Option<String>,
+    }
+
     /// To [`Request::Sync`], when [`Request::Detail`] shows it.
     Begun {}
 
@@ -338,6 +360,7 @@ mod tests {
         Replaced(Box<Reply<Replaced>>),
         Removed(Reply<Removed>),
         Grown(Reply<Grown>),
+        Planned(Box<Reply<Planned>>),
         Begun(Reply<Begun>),
         Set(Reply<Set>),
     }

@@ -108,6 +108,34 @@ words! {
 }
 
 words! {
+    /// What a step to another size or geometry does.
+    #[non_exhaustive]
+    StepAction {
+        /// Superblocks say what the array is from then on; no block is read or written for that.
+        Superblocks = "superblocks",
+        /// Clients may use another part of it, which is on no record.
+        ArraySize = "array-size",
+        /// Members that got slots are made of the others.
+        Recovery = "recovery",
+        /// Redundancy of what came to it is made.
+        Resync = "resync",
+        /// Data is moved to where another geometry has it.
+        Reshape = "reshape",
+    } or Other
+}
+
+words! {
+    /// What becomes of a write-intent bitmap in a step.
+    #[non_exhaustive]
+    BitmapFate {
+        /// It is taken away before anything else.
+        Removed = "removed",
+        /// It is taken away, and made again afterwards.
+        Remade = "remade",
+    } or Other
+}
+
+words! {
     /// How a sync action ended.
     #[non_exhaustive]
     SyncResult {

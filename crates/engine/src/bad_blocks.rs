@@ -34,7 +34,7 @@ enum Inserted {
 }
 
 /// A member's bad-block log. Its sectors are counted from the member's first one, as on disk.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct BadBlockLog {
     /// None: the member has no log.
     blocks: Option<BadBlocks>,

@@ -17,7 +17,7 @@ use crate::{
     bad_blocks::BadBlockLog,
     members::{FULLY_TRUSTED, MemberConfig},
     messages::Order,
-    reshape::Frontier,
+    reshape::{Frontier, slot_of_parity},
     supervisor::{Added, DiskState, MemberRecord, Supervisor},
     types::{MemberId, Time},
 };
@@ -27,7 +27,7 @@ use lapstrake_geometry::{Geometry, Level, Sector, Sectors, Slot};
 use lapstrake_metadata::{Device, Role, Superblock, badblocks::BadBlocks};
 
 /// One member, see [`Membership`].
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Member {
     superblock: Superblock,
     /// During a reshape: where its data began, and the room from there on.
@@ -67,7 +67,7 @@ pub(crate) struct ArrayState {
 }
 
 /// All members, by number. See the module's head.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Membership {
     members: Vec<Member>,
     raid_disks: u16,
@@ -308,6 +308,17 @@ impl Membership {
         (0..self.raid_disks).map(Slot).find(|&slot| !is_held(slot))
     }
 
+    /// The next spare that is to get a slot, and which. `leaves_parity`: none is to make nothing but parity.
+    pub(crate) fn next_to_fill(
+        &self,
+        geometry: &Geometry,
+        leaves_parity: bool,
+    ) -> Option<(MemberId, Slot)> {
+        let is_left = |slot| leaves_parity && Some(slot) == slot_of_parity(geometry);
+        let slot = self.vacancy().filter(|&slot| !is_left(slot))?;
+        self.spare().map(|spare| (spare, slot))
+    }
+
     /// Whether all data of a geometry can be had from these members. `is_before`: of the one before a reshape.
     pub(crate) fn survives_with(
         &self,
@@ -354,6 +365,19 @@ impl Membership {
             tail_on_record: None,
         });
         self.check();
+    }
+
+    /// Has all have seen as many events.
+    pub(crate) fn level(&mut self) {
+        let events = self.members.iter().map(|member| member.superblock.events()).max();
+        for member in &mut self.members {
+            member.superblock.set_events(events.unwrap_or(0));
+        }
+    }
+
+    /// One more spare, which has no bad blocks on record.
+    pub(crate) fn add_spare(&mut self, superblock: Superblock) {
+        self.add(superblock, None, None);
     }
 
     /// Puts a spare into a slot, or beside the member that serves there.

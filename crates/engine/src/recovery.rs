@@ -20,7 +20,6 @@ pub(crate) use scheduler::{BUSY_NS, SyncScheduler};
 use crate::{
     members::FULLY_TRUSTED,
     messages::Order,
-    reshape::slot_of_parity,
     supervisor::{DiskState, Event, Supervisor},
     sync::{Mismatch, SyncAction, SyncPiece, SyncReport},
     types::{MemberId, Time},
@@ -303,11 +302,8 @@ impl Supervisor {
         }
     }
 
-    /// The next spare that is to get a slot, and which.
     fn next_to_fill(&self) -> Option<(MemberId, Slot)> {
-        let is_left = |slot| self.leaves_parity && Some(slot) == slot_of_parity(&self.geometry);
-        let slot = self.members.vacancy().filter(|&slot| !is_left(slot))?;
-        self.members.spare().map(|spare| (spare, slot))
+        self.members.next_to_fill(&self.geometry, self.leaves_parity)
     }
 
     /// Puts a spare into a slot, or beside the member that serves there.

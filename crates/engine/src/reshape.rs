@@ -11,11 +11,17 @@
 //! - superblocks of every member say how far data was moved, stably, before a shard takes requests by that;
 //! - nothing else is changed meanwhile: no recovery, resync, check, bitmap or size.
 
+mod planned;
 mod raid10;
+mod room;
 mod step;
+mod traffic;
 
+pub use planned::PlannedArray;
 pub use raid10::least_raid10_shift;
+pub use room::{least_shift, room_before, room_behind, shift_within};
 pub use step::Step;
+pub use traffic::{MemberTraffic, recovery_traffic, reshape_traffic, resync_traffic};
 
 use crate::{
     bitmap_change::BitmapChange,
@@ -383,10 +389,7 @@ impl Supervisor {
     /// Whether a slot of data, or of parity that takes turns with data, lacks a member in sync.
     #[must_use]
     pub fn lacks_data(&self) -> bool {
-        let idle = slot_of_parity(&self.geometry);
-        let mut slots =
-            (0..self.geometry.raid_disks()).map(Slot).filter(|&slot| Some(slot) != idle);
-        slots.any(|slot| self.members.serving(Some(slot)).is_none())
+        planned::lacks_data(&self.geometry, &self.members)
     }
 
     /// Whether a slot of nothing but parity is to stay empty, though there are spares: the array is to be a RAID0, whose data

@@ -50,7 +50,7 @@ pub(crate) struct ShapeChange {
 }
 
 /// How much of the array can be used.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct UsableSize {
     /// What the superblocks of all members say.
     on_record: Sectors,
@@ -70,7 +70,7 @@ impl UsableSize {
         self.on_record = sectors;
     }
 
-    fn now(&self) -> Sectors {
+    pub(crate) fn now(&self) -> Sectors {
         self.most.map_or(self.on_record, |most| most.min(self.on_record))
     }
 }

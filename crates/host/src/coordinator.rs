@@ -545,6 +545,9 @@ impl CoordinatorRuntime {
             Command::ChangeBitmap(to, file) => {
                 return self.begin_bitmap(runtime, *to, file, answer);
             }
+            Command::PlanResize(wish, candidates) => self
+                .plan_steps(runtime, wish, &candidates)
+                .map(|planned| Answer::Planned(Box::new(planned))),
             Command::Resize(wish) => return self.begin_resize(runtime, wish, answer),
             Command::Sync(action) => self.sync(runtime, action).map(|()| Answer::Done),
             Command::Set(settings) => return self.set(runtime, settings, answer),

@@ -9,7 +9,7 @@ use crate::{
     array::Handle,
     command_error::CommandError,
     create::Occupied,
-    message::{Addition, Answer, Command},
+    message::{Addition, Answer, Candidate, Command},
     open::{OpenArrayError, occupied_around, open_all, probe},
     start_io::Members,
 };
@@ -18,6 +18,7 @@ use lapstrake_control::MemberDetail;
 use lapstrake_device::{Access, Member, MemberSpec, overlaps, quoted};
 use lapstrake_geometry::Sectors;
 use lapstrake_metadata::{Superblock, create::spare};
+use std::sync::Arc;
 
 /// How a device may join.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,34 +52,10 @@ fn make_ready(handle: &Handle, spec: &MemberSpec, how: Join) -> Result<Addition,
     let Answer::Template(like, number) = handle.command(Command::Template)? else {
         return Err(CommandError::Stopped.into());
     };
-    refuse_member(handle, spec)?;
-    let device = open_all(std::slice::from_ref(spec), Access::ReadWrite)?.remove(0);
-    let member = || spec.clone();
-    let (block_bytes, served_bytes) = (device.block_size(), handle.facts.detail.block_bytes);
-    if block_bytes > served_bytes {
-        return Err(JoinError::BlockSize { member: member(), block_bytes, served_bytes });
-    }
-    let unread = |source| JoinError::Read { member: member(), source };
-    let found = probe(&device).map_err(unread)?;
-    let own = found.best().filter(|sb| describes_same(sb, &like));
-    // It may hold what nobody else has: only --force writes over it.
-    if let Some(strange) = own.filter(|sb| !sb.is_understood() && !how.force) {
-        let (unsupported, role) = (strange.unsupported(), strange.role());
-        return Err(JoinError::NotUnderstood { member: member(), unsupported, role });
-    }
-    let own = own.filter(|sb| sb.is_understood());
+    let Inspected { device, own } = inspect(handle, spec, how, Some(&like), Access::ReadWrite)?;
+    let (member, own) = (|| spec.clone(), own.as_ref());
     if how.re_add && own.is_none() {
         return Err(JoinError::NoSuperblock { member: member() });
-    }
-    let foreign: Vec<Occupied> = if own.is_none() && !how.force {
-        let inside = found.all.iter().map(|finding| Occupied::of(spec.clone(), finding));
-        let around = occupied_around(&device).map_err(unread)?;
-        inside.chain(around).collect()
-    } else {
-        Vec::new()
-    };
-    if !foreign.is_empty() {
-        return Err(JoinError::Occupied(foreign));
     }
     let size = Sectors(device.size() / 512);
     let fresh = spare(&like, size, number, random_uuid()?, how.write_mostly)
@@ -105,6 +82,62 @@ fn make_ready(handle: &Handle, spec: &MemberSpec, how: Join) -> Result<Addition,
     empty_log(&mut Members, &device, &superblock).map_err(JoinError::EmptyLog)?;
     let names = spec.names();
     Ok(Addition { device, names, superblock, catches_up, bad_blocks })
+}
+
+/// What a device is that would be added, which it could be whatever the array has against its size.
+///
+/// # Errors
+/// [`JoinError`].
+pub fn look_at(handle: &Handle, spec: &MemberSpec, force: bool) -> Result<Candidate, JoinError> {
+    // A level without redundancy has none to give.
+    let like = match handle.command(Command::Template) {
+        Ok(Answer::Template(like, _)) => Some(like),
+        _ => None,
+    };
+    let how = Join { force, ..Join::default() };
+    let Inspected { device, .. } = inspect(handle, spec, how, like.as_deref(), Access::ReadOnly)?;
+    Ok(Candidate { name: spec.to_string(), size: Sectors(device.size() / 512) })
+}
+
+/// A device that holds nothing that somebody may need.
+struct Inspected {
+    device: Arc<Member>,
+    /// Its superblock, if that is of this very array.
+    own: Option<Superblock>,
+}
+
+fn inspect(
+    handle: &Handle,
+    spec: &MemberSpec,
+    how: Join,
+    like: Option<&Superblock>,
+    access: Access,
+) -> Result<Inspected, JoinError> {
+    refuse_member(handle, spec)?;
+    let device = open_all(std::slice::from_ref(spec), access)?.remove(0);
+    let member = || spec.clone();
+    let (block_bytes, served_bytes) = (device.block_size(), handle.facts.detail.block_bytes);
+    if block_bytes > served_bytes {
+        return Err(JoinError::BlockSize { member: member(), block_bytes, served_bytes });
+    }
+    let unread = |source| JoinError::Read { member: member(), source };
+    let found = probe(&device).map_err(unread)?;
+    let own = found.best().filter(|sb| like.is_some_and(|like| describes_same(sb, like)));
+    // It may hold what nobody else has: only --force writes over it.
+    if let Some(strange) = own.filter(|sb| !sb.is_understood() && !how.force) {
+        let (unsupported, role) = (strange.unsupported(), strange.role());
+        return Err(JoinError::NotUnderstood { member: member(), unsupported, role });
+    }
+    let own = own.filter(|sb| sb.is_understood()).cloned();
+    if own.is_none() && !how.force && !how.re_add {
+        let inside = found.all.iter().map(|finding| Occupied::of(spec.clone(), finding));
+        let around = occupied_around(&device).map_err(unread)?;
+        let foreign: Vec<Occupied> = inside.chain(around).collect();
+        if !foreign.is_empty() {
+            return Err(JoinError::Occupied(foreign));
+        }
+    }
+    Ok(Inspected { device, own })
 }
 
 fn can_catch_up(

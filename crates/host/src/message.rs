@@ -3,12 +3,14 @@
 
 use crate::{client::Client, command_error::CommandError, window::CheckWindow};
 use lapstrake_array::{RoutedRequest, SpanMap};
-use lapstrake_control::{BitmapPlace, Detail, HowAdded, MemberDetail, SyncRequest, WantedSize};
+use lapstrake_control::{
+    BitmapPlace, Detail, HowAdded, MemberDetail, Planned, SyncRequest, WantedSize,
+};
 use lapstrake_device::{Member, Waker};
 use lapstrake_engine::{
     MemberId, NewBitmap, Notice, Order, RequestError, ShardGeometry, SyncPiece,
 };
-use lapstrake_geometry::Level;
+use lapstrake_geometry::{Level, Sectors};
 use lapstrake_metadata::{Superblock, badblocks::BadBlocks};
 use lapstrake_volumes::Map;
 use std::{
@@ -126,6 +128,8 @@ pub enum Command {
     ChangeBitmap(Box<Option<NewBitmap>>, Option<Arc<Member>>),
     /// Have another size or number of copies. Answered when clients can use it.
     Resize(ResizeWish),
+    /// Tell what a [`Command::Resize`] would take with these devices added, and do nothing.
+    PlanResize(ResizeWish, Vec<Candidate>),
     /// Begin, end or hold a sync action.
     Sync(SyncRequest),
     /// What is to be changed.
@@ -191,6 +195,15 @@ pub struct ReshapeWish {
     pub layout: Option<String>,
 }
 
+/// A device that may be added.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// As the operator calls it.
+    pub name: String,
+    /// Its size.
+    pub size: Sectors,
+}
+
 /// A member to be taken in.
 #[derive(Debug)]
 pub struct Addition {
@@ -221,6 +234,8 @@ pub enum Answer {
     AlreadySo,
     /// To [`Command::PlanBitmap`].
     Bitmap(Box<Option<NewBitmap>>),
+    /// To [`Command::PlanResize`].
+    Planned(Box<Planned>),
     /// To [`Command::Fail`].
     Member(Box<MemberDetail>),
     /// To [`Command::Add`], and how it joined.

@@ -93,6 +93,9 @@ pub struct Tried {
     pub degraded_score: Option<f64>,
     /// Hours to rebuild each kind of disk, onto the hot spare if there is one; empty if nothing can be rebuilt.
     pub rebuild_hours: BTreeMap<String, f64>,
+    /// Hours to give it one more disk, as its last one, while it is used for nothing; of the pick and the runners-up, if data moves
+    /// for that.
+    pub growth_hours: Option<f64>,
     /// How likely losses are.
     pub loss: Loss,
     /// The wishes that it does not meet.
@@ -163,6 +166,12 @@ pub fn advise(
     let with_spares = on_all_cores(&tried, |one| with_spare(question, one));
     tried.extend(with_spares.into_iter().flatten());
     let choice = choose(&tried, question);
+    let told: Vec<usize> = choice.pick.iter().chain(&choice.runners_up).copied().collect();
+    let hours =
+        on_all_cores(&told, |&place| trial::growth_hours(&tried[place].candidate, question));
+    for (place, hours) in told.into_iter().zip(hours) {
+        tried[place].growth_hours = hours;
+    }
     let largest = scored.iter().map(|(_, one)| one.capacity()).max().unwrap_or(0);
     Ok(Advice { possible: scored.len(), fitting, largest, tried, choice, notes })
 }
@@ -384,6 +393,7 @@ fn attempt(question: &Question, candidate: &Candidate) -> Result<Tried, ArrayErr
         degraded_score: None,
         loss: loss(question, candidate, &rebuild_hours),
         rebuild_hours,
+        growth_hours: None,
         misses: Vec::new(),
     };
     tried.sum_up(question);

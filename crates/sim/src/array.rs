@@ -15,6 +15,7 @@
 //! that fail meanwhile.
 
 mod build;
+mod growth;
 mod pace;
 mod prices;
 mod stripe_cache;
@@ -23,7 +24,8 @@ mod tests;
 mod world;
 
 pub use build::{ArrayConfig, ArrayError, Leg, SlotState};
-pub use pace::{SyncTime, sync_time};
+pub use growth::GrowingArray;
+pub use pace::{Run, SyncTime, growth_time, sync_time};
 
 use lapstrake_array::{Action, Coordinator};
 use lapstrake_engine::{

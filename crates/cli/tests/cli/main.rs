@@ -13,6 +13,7 @@ mod faults;
 mod firmware;
 mod fuse_overlay;
 mod generate;
+mod growth_plans;
 mod guides;
 mod journal;
 mod kernel;

@@ -103,7 +103,7 @@ fn least_of_linux(before: &Raid10, after: &Raid10) -> u64 {
 }
 
 /// Array sectors after which members' chunks and copies lie to each other as at the beginning.
-fn repeats(of: &Raid10) -> u64 {
+pub(super) fn repeats(of: &Raid10) -> u64 {
     let (disks, near) = (u64::from(of.raid_disks()), u64::from(of.layout().near));
     lcm(disks, near) / near * of.chunk().0
 }

@@ -4,8 +4,10 @@ use super::Served;
 use super::refusal::{RefusedRequest, Type, UnreadableRequest, Word};
 use crate::command_error::CommandError;
 use crate::grow::grow_bitmap;
-use crate::join::{Join, join};
-use crate::message::{self, Answer, BitmapWish, Command, Deleted, ReshapeWish, ResizeWish};
+use crate::join::{Join, join, look_at};
+use crate::message::{
+    self, Answer, BitmapWish, Candidate, Command, Deleted, ReshapeWish, ResizeWish,
+};
 use crate::window::CheckWindowError;
 use lapstrake_control::{
     ALWAYS, Added, Begun, BitmapPlace, Described, Failed, Grown, Refused, Removed, Replaced, Reply,
@@ -49,13 +51,17 @@ fn read(line: &[u8]) -> Result<Request, UnreadableRequest> {
         settings.retain(|_, value| !value.is_null());
         check_types(settings, &SETTINGS)?;
     }
+    if let Some(Value::Object(planned)) = fields.get_mut("request") {
+        planned.retain(|_, value| !value.is_null());
+        check_types(planned, &FIELDS)?;
+    }
     let command = fields.get("command").cloned();
     serde_json::from_value(Value::Object(fields))
         .map_err(|error| misunderstood(error, command.as_ref()))
 }
 
 /// Fields of requests. Others are passed over.
-const FIELDS: [(&str, Type); 14] = [
+const FIELDS: [(&str, Type); 15] = [
     ("command", Type::Text),
     ("version", Type::Number(u64::MAX)),
     ("member", Type::Text),
@@ -70,6 +76,7 @@ const FIELDS: [(&str, Type); 14] = [
     ("raid_devices", Type::Number(u16::MAX as u64)),
     ("assume_clean", Type::Flag),
     ("settings", Type::Object),
+    ("request", Type::Object),
 ];
 
 const SETTINGS: [(&str, Type); 4] = [
@@ -140,20 +147,18 @@ fn carry_out(request: Request, served: &Served) -> Result<Value, RefusedRequest>
             }
             grow_bitmap(handle, BitmapWish { place, chunk, write_behind }, force)?
         }
-        Request::Resize { size, array_size, raid_devices, assume_clean } => {
-            let wish = match (size, array_size, raid_devices) {
-                (Some(size), None, None) => ResizeWish::Component { size, assume_clean },
-                (None, Some(size), None) => ResizeWish::Usable(size),
-                (None, None, Some(copies)) => ResizeWish::Copies(copies),
-                _ => return Err(UnreadableRequest::NoSingleResize.into()),
-            };
-            handle.command(Command::Resize(wish))?
+        request @ (Request::Resize { .. } | Request::Reshape { .. }) => {
+            handle.command(Command::Resize(resize_wish(request)?))?
         }
-        Request::Reshape { raid_devices, level, chunk_bytes: chunk, layout } => {
-            let level =
-                level.map(|name| name.parse()).transpose().map_err(UnreadableRequest::Level)?;
-            let wish = ReshapeWish { raid_devices, level, chunk, layout };
-            handle.command(Command::Resize(ResizeWish::Reshape(wish)))?
+        Request::Plan { request, members, force } => {
+            let wish = resize_wish(*request)?;
+            let candidate = |member: &String| -> Result<Candidate, RefusedRequest> {
+                let spec: MemberSpec = member.parse()?;
+                not_on_itself(&spec.path, served)?;
+                Ok(look_at(handle, &spec, force).map_err(Box::new)?)
+            };
+            let candidates: Result<Vec<_>, _> = members.iter().map(candidate).collect();
+            handle.command(Command::PlanResize(wish, candidates?))?
         }
         Request::Set { settings: wanted } => handle.command(Command::Set(settings(wanted)?))?,
     };
@@ -173,8 +178,29 @@ fn carry_out(request: Request, served: &Served) -> Result<Value, RefusedRequest>
                 },
             })
         }
+        Answer::Planned(planned) => reply(*planned),
         Answer::AlreadySo => reply(Grown { changed: false }),
         _ => reply(Begun {}),
+    })
+}
+
+/// What a request for another size or geometry asks for.
+fn resize_wish(request: Request) -> Result<ResizeWish, UnreadableRequest> {
+    Ok(match request {
+        Request::Resize { size, array_size, raid_devices, assume_clean } => {
+            match (size, array_size, raid_devices) {
+                (Some(size), None, None) => ResizeWish::Component { size, assume_clean },
+                (None, Some(size), None) => ResizeWish::Usable(size),
+                (None, None, Some(copies)) => ResizeWish::Copies(copies),
+                _ => return Err(UnreadableRequest::NoSingleResize),
+            }
+        }
+        Request::Reshape { raid_devices, level, chunk_bytes: chunk, layout } => {
+            let level =
+                level.map(|name| name.parse()).transpose().map_err(UnreadableRequest::Level)?;
+            ResizeWish::Reshape(ReshapeWish { raid_devices, level, chunk, layout })
+        }
+        _ => return Err(UnreadableRequest::NotPlanned),
     })
 }
 
@@ -253,6 +279,11 @@ mod tests {
             (
                 r#"{"command":"grow","bitmap":"internal","bitmap_chunk":4294967296}"#,
                 "\"bitmap_chunk\" is 4294967296, not a whole number up to 4294967295",
+            ),
+            (r#"{"command":"plan","request":7}"#, "\"request\" is 7, not an object"),
+            (
+                r#"{"command":"plan","request":{"command":"reshape","raid_devices":"four"}}"#,
+                "\"raid_devices\" is \"four\", not a whole number",
             ),
             (r#"{"command":"set","settings":[]}"#, "\"settings\" is [], not an object"),
             (

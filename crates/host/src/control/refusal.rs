@@ -122,6 +122,9 @@ pub(super) enum UnreadableRequest {
         "resize takes one of \"size\", \"array_size\" and \"raid_devices\"; nothing was changed"
     )]
     NoSingleResize,
+    /// Another request than one for another size or geometry is to be planned.
+    #[error("plan takes a \"request\" that is a resize or a reshape; nothing was changed")]
+    NotPlanned,
     /// There is no such level.
     #[error("{0}; nothing was changed")]
     Level(#[source] lapstrake_geometry::GeometryError),

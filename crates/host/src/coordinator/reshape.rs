@@ -2,26 +2,24 @@
 
 use super::{
     CoordinatorRuntime,
-    resize::{Change, ResizeError},
+    resize::{Change, ResizeError, freshest, geometry_of},
 };
 use crate::{
     command_error::CommandError,
     message::{ReshapeWish, ResizeWish},
     shard_runtime::ShardRuntime,
 };
+use lapstrake_device::quoted;
 use lapstrake_engine::{
-    DataMove, DiskState, NewGeometry, STRIPE_CACHE_SIZES, Step, Supervisor, least_raid10_shift,
+    DataMove, DiskState, NewGeometry, PlannedArray, STRIPE_CACHE_SIZES, Step, Supervisor,
+    least_shift, room_before, room_behind, shift_within,
 };
 use lapstrake_geometry::{Config, Geometry, Layout, Level, MIN_CHUNK, Raid10, Sectors};
 use lapstrake_metadata::{Role, Superblock, Version};
 use tracing::{info, warn};
 
-/// Between superblock and data, for a bitmap that comes later.
-const BITMAP_ROOM: u64 = 128;
 /// Where room is made for data to move to members' ends, it is so much of each: no window would be larger in the end.
 const SHIFT_BEHIND: u64 = 2048;
-/// Data is moved by no more than it takes for windows of a useful size.
-const SHIFT_MAX: u64 = 8192;
 /// The largest stripe that is moved: four of them may be in memory.
 const STRIPE_MAX: Sectors = Sectors((64 << 20) / 512);
 
@@ -30,6 +28,7 @@ impl CoordinatorRuntime {
         &self,
         runtime: &ShardRuntime,
         supervisor: &Supervisor,
+        planned: &PlannedArray,
         wish: &ReshapeWish,
     ) -> Result<Change, CommandError> {
         if self.is_overlaid(runtime) {
@@ -42,24 +41,23 @@ impl CoordinatorRuntime {
         if supervisor.bitmap().is_some_and(lapstrake_metadata::bitmap::Superblock::is_lockless) {
             return Err(ResizeError::Lockless.into());
         }
-        let has_one_shard = runtime.peers.len() < 2;
-        Ok(self.new_geometry(supervisor, wish, has_one_shard)?)
+        Ok(self.new_geometry(planned, wish, has_one_shard(runtime))?)
     }
 
-    fn new_geometry(
+    pub(super) fn new_geometry(
         &self,
-        supervisor: &Supervisor,
+        planned: &PlannedArray,
         wish: &ReshapeWish,
         has_one_shard: bool,
     ) -> Result<Change, ResizeError> {
-        let (old, like) = (supervisor.geometry(), self.freshest(supervisor)?);
+        let (old, like) = (planned.geometry(), freshest(planned.members())?);
         let mut goal = config(old, like, wish)?;
         if !is_reached(old, &goal) {
             return Err(ResizeError::NotBetween { from: old.level(), to: goal.level });
         }
         if goal.level == Level::Linear {
-            self.check_spares(supervisor, goal.raid_disks - old.raid_disks())?;
-            goal.member_sizes = sizes_with_spares(supervisor, goal.raid_disks);
+            self.check_spares(planned, goal.raid_disks - old.raid_disks())?;
+            goal.member_sizes = sizes_with_spares(planned, goal.raid_disks);
         }
         if Geometry::new(&goal)? == *old {
             return Ok(Change::Nothing);
@@ -68,26 +66,26 @@ impl CoordinatorRuntime {
             return Err(ResizeError::OneShard { array: self.facts.name.clone() });
         }
         if matches!(old, Geometry::Raid0(_)) && goal.level == Level::Raid0 {
-            self.check_raid0(supervisor, &goal)?;
+            self.check_raid0(planned, &goal)?;
         }
         let Step { config, stays } = Step::first(old, &goal);
         let next = (config != goal).then(|| wish_for(&goal));
         let to = match stays {
-            true => self.alike(supervisor, &config)?,
-            false => self.moved(supervisor, config, goal.level)?,
+            true => self.alike(planned, &config)?,
+            false => self.moved(planned, config, goal.level)?,
         };
         // A level without redundancy is given members once it has some.
-        if next.is_some() && self.is_redundant() {
-            self.check_spares(supervisor, goal.raid_disks.saturating_sub(old.raid_disks()))?;
+        if next.is_some() && old.level().has_redundancy() {
+            self.check_spares(planned, goal.raid_disks.saturating_sub(old.raid_disks()))?;
         }
         Ok(Change::Geometry(Box::new(to), next))
     }
 
     /// A geometry that lays data out as the old one.
-    fn alike(&self, supervisor: &Supervisor, config: &Config) -> Result<NewGeometry, ResizeError> {
-        let (old, like) = (supervisor.geometry(), self.freshest(supervisor)?);
-        self.check_bad_blocks(supervisor)?;
-        if supervisor.lacks_data() {
+    fn alike(&self, planned: &PlannedArray, config: &Config) -> Result<NewGeometry, ResizeError> {
+        let (old, like) = (planned.geometry(), freshest(planned.members())?);
+        self.check_bad_blocks(planned)?;
+        if planned.lacks_data() {
             return Err(ResizeError::Degraded { array: self.facts.name.clone() });
         }
         let (geometry, superblock) = (Geometry::new(config)?, with_geometry(like, config));
@@ -97,7 +95,7 @@ impl CoordinatorRuntime {
         };
         let is_unsaid = config.level == Level::Raid0 && like.version() == Version::V090;
         match old {
-            _ if is_unsaid && supervisor.members().any(has_more) => {
+            _ if is_unsaid && planned.members().any(has_more) => {
                 Err(ResizeError::UnlikeMembers { chunk: config.chunk })
             }
             Geometry::Raid0(raid0) if geometry.array_sectors() != old.array_sectors() => {
@@ -115,15 +113,15 @@ impl CoordinatorRuntime {
     }
 
     /// Whether data of a RAID0 can be moved, before it becomes a RAID4 for that.
-    fn check_raid0(&self, supervisor: &Supervisor, goal: &Config) -> Result<(), ResizeError> {
-        let (old, new) = (supervisor.geometry(), Geometry::new(goal)?);
-        let (left, usable) = (new.array_sectors(), supervisor.usable());
+    fn check_raid0(&self, planned: &PlannedArray, goal: &Config) -> Result<(), ResizeError> {
+        let (old, new) = (planned.geometry(), Geometry::new(goal)?);
+        let (left, usable) = (new.array_sectors(), planned.usable());
         if left < usable {
             return Err(ResizeError::CutsData { left, usable, array: self.facts.name.clone() });
         }
         if new.raid_disks() > old.raid_disks() {
-            let chunk = self.freshest(supervisor)?.chunk().max(goal.chunk);
-            self.shift(supervisor, chunk, BEFORE)?;
+            let chunk = freshest(planned.members())?.chunk().max(goal.chunk);
+            self.shift(planned, chunk, BEFORE)?;
         }
         Ok(())
     }
@@ -131,15 +129,15 @@ impl CoordinatorRuntime {
     /// A geometry to which data is moved on the way to a level, and where to.
     fn moved(
         &self,
-        supervisor: &Supervisor,
+        planned: &PlannedArray,
         mut config: Config,
         level: Level,
     ) -> Result<NewGeometry, ResizeError> {
-        let (old, like) = (supervisor.geometry(), self.freshest(supervisor)?);
+        let (old, like) = (planned.geometry(), freshest(planned.members())?);
         let geometry = Geometry::new(&config)?;
         check_copies(old, &geometry)?;
         self.check_stripes(old, &geometry)?;
-        self.check_members(supervisor, &config, level)?;
+        self.check_members(planned, &config, level)?;
         if old.level().is_parity() && !like.component().0.is_multiple_of(config.chunk.0) {
             let (component, chunk) = (like.component(), config.chunk);
             return Err(ResizeError::PartOfChunk { component, chunk });
@@ -147,21 +145,21 @@ impl CoordinatorRuntime {
         let is_fewer = data_disks(&geometry) < data_disks(old);
         let may_go_back = is_fewer || config.raid_disks == old.raid_disks();
         let least = |is_backwards| least_shift(old, &geometry, is_backwards);
-        let forwards = (!is_fewer).then(|| self.shift(supervisor, least(false), BEFORE));
+        let forwards = (!is_fewer).then(|| self.shift(planned, least(false), BEFORE));
         let (shift, is_backwards) = match forwards {
             Some(Ok(shift)) => (-(shift as i64), false),
             Some(Err(error)) if !may_go_back || like.version() == Version::V090 => {
                 return Err(error);
             }
-            _ => (self.shift_behind(supervisor, least(true), &mut config)? as i64, true),
+            _ => (self.shift_behind(planned, least(true), &mut config)? as i64, true),
         };
         let geometry = Geometry::new(&config)?;
-        let (left, usable) = (room_for_data(old, &geometry, &config)?, supervisor.usable());
+        let (left, usable) = (room_for_data(old, &geometry, &config)?, planned.usable());
         if left < usable {
             return Err(ResizeError::CutsData { left, usable, array: self.facts.name.clone() });
         }
         let superblock = with_geometry(like, &config);
-        let before = self.geometry_of(supervisor, config.component, old.raid_disks())?;
+        let before = geometry_of(like, old.level(), config.component, old.raid_disks())?;
         let data_move = DataMove::Moves { shift, is_backwards };
         Ok(NewGeometry { geometry, before, superblock, data_move })
     }
@@ -169,9 +167,17 @@ impl CoordinatorRuntime {
     /// Goes on to what was wished for, if the geometry that the array has now was only a step on the way. It waits for members
     /// that are yet to be added to what was a RAID0.
     pub(super) fn reshape_on(&mut self, runtime: &mut ShardRuntime) {
-        let Some(wish) = self.next_reshape.take() else { return };
         let supervisor = self.coordinator.supervisor();
         let lacks_parity = supervisor.is_some_and(|it| it.is_degraded() && !it.lacks_data());
+        let Some(wish) = self.next_reshape.take() else {
+            if lacks_parity && self.geometry().level() == Level::Raid4 {
+                let (array, name) = (&self.facts.name, quoted(&self.facts.name));
+                info!(
+                    "{array}: has no parity; if it was a RAID0, `lapstrake grow {name} --level 0` makes it one again"
+                );
+            }
+            return;
+        };
         if self.is_redundant() && lacks_parity && wish.level != Some(Level::Raid0) {
             info!("{}: goes on when its parity is made", self.facts.name);
             return self.await_reshape(Some(wish));
@@ -202,16 +208,16 @@ impl CoordinatorRuntime {
     /// to be used.
     fn shift_behind(
         &self,
-        supervisor: &Supervisor,
+        planned: &PlannedArray,
         unit: Sectors,
         config: &mut Config,
     ) -> Result<u64, ResizeError> {
-        let shift = self.shift(supervisor, unit, BEHIND);
-        if shift.is_ok() || self.freshest(supervisor)?.version() == Version::V090 {
+        let shift = self.shift(planned, unit, BEHIND);
+        if shift.is_ok() || freshest(planned.members())?.version() == Version::V090 {
             return shift;
         }
         let wanted = SHIFT_BEHIND.max(unit.0);
-        let rooms = supervisor.members().filter(|it| is_there(it.1)).map(|(sb, _)| room_behind(sb));
+        let rooms = planned.members().filter(|it| is_there(it.1)).map(|(sb, _)| room_behind(sb).0);
         let room = rooms.min().unwrap_or(0);
         let component = (config.component.0 + room).saturating_sub(wanted);
         let component = Sectors(component).round_down(unit);
@@ -224,13 +230,14 @@ impl CoordinatorRuntime {
 
     /// A stripe of either geometry goes through memory as a whole.
     fn check_stripes(&self, old: &Geometry, new: &Geometry) -> Result<(), ResizeError> {
-        let (Geometry::Parity(old), Geometry::Parity(new)) = (old, new) else { return Ok(()) };
+        let (Geometry::Parity(before), Geometry::Parity(after)) = (old, new) else { return Ok(()) };
         let array = || self.facts.name.clone();
-        if new.stripe_data() > STRIPE_MAX {
-            return Err(ResizeError::LargeStripe { stripe: new.stripe_data(), most: STRIPE_MAX });
+        if after.stripe_data() > STRIPE_MAX {
+            return Err(ResizeError::LargeStripe { stripe: after.stripe_data(), most: STRIPE_MAX });
         }
-        let (least, pages) = (*STRIPE_CACHE_SIZES.start(), self.cache_size);
-        let needed = (least * u32::from(new.raid_disks())).div_ceil(old.raid_disks().into());
+        let (least, (_, pages)) = (*STRIPE_CACHE_SIZES.start(), self.cache_for(old));
+        let members = u32::from(after.raid_disks());
+        let needed = (least * members).div_ceil(before.raid_disks().into());
         match pages < needed {
             true => Err(ResizeError::SmallCache { needed, array: array() }),
             false => Ok(()),
@@ -240,21 +247,21 @@ impl CoordinatorRuntime {
     /// What is to be a RAID0 may lack parity.
     fn check_members(
         &self,
-        supervisor: &Supervisor,
+        planned: &PlannedArray,
         config: &Config,
         level: Level,
     ) -> Result<(), ResizeError> {
-        let (old, new) = (supervisor.geometry().raid_disks(), config.raid_disks);
-        let needs_parity = level.has_redundancy() || supervisor.lacks_data();
-        if supervisor.is_degraded() && needs_parity {
+        let (old, new) = (planned.geometry().raid_disks(), config.raid_disks);
+        let needs_parity = level.has_redundancy() || planned.lacks_data();
+        if planned.is_degraded() && needs_parity {
             return Err(ResizeError::Degraded { array: self.facts.name.clone() });
         }
-        self.check_spares(supervisor, new.saturating_sub(old))?;
-        self.check_bad_blocks(supervisor)
+        self.check_spares(planned, new.saturating_sub(old))?;
+        self.check_bad_blocks(planned)
     }
 
-    fn check_spares(&self, supervisor: &Supervisor, needed: u16) -> Result<(), ResizeError> {
-        let spares = supervisor.members().filter(|it| it.1 == DiskState::Spare).count();
+    fn check_spares(&self, planned: &PlannedArray, needed: u16) -> Result<(), ResizeError> {
+        let spares = planned.members().filter(|it| it.1 == DiskState::Spare).count();
         match spares < usize::from(needed) {
             true => {
                 let array = self.facts.name.clone();
@@ -264,10 +271,10 @@ impl CoordinatorRuntime {
         }
     }
 
-    fn check_bad_blocks(&self, supervisor: &Supervisor) -> Result<(), ResizeError> {
+    fn check_bad_blocks(&self, planned: &PlannedArray) -> Result<(), ResizeError> {
         let has_bad =
             |(sb, state): (&Superblock, DiskState)| sb.has_bad_blocks() && is_there(state);
-        match supervisor.members().position(has_bad) {
+        match planned.members().position(has_bad) {
             Some(id) => Err(ResizeError::BadBlocks { member: self.members[id].path.clone() }),
             None => Ok(()),
         }
@@ -276,19 +283,19 @@ impl CoordinatorRuntime {
     /// By how many sectors data moves into this room: what all members have, whole chunks.
     fn shift(
         &self,
-        supervisor: &Supervisor,
+        planned: &PlannedArray,
         chunk: Sectors,
         (room, side): Side,
     ) -> Result<u64, ResizeError> {
-        let members = supervisor.members().enumerate().filter(|(_, (_, state))| is_there(*state));
+        let members = planned.members().enumerate().filter(|(_, (_, state))| is_there(*state));
         let rooms = members.map(|(id, (sb, _))| (room(sb), id));
         let (room, id) = rooms.min().ok_or(ResizeError::NoneThere)?;
-        if room < chunk.0 {
-            let member = self.members[id].path.clone();
-            return Err(ResizeError::NoRoomToMove { member, room: Sectors(room), side, chunk });
-        }
-        let shift = room.min(SHIFT_MAX.max(chunk.0));
-        Ok(shift - shift % chunk.0)
+        shift_within(room, chunk).map(|shift| shift.0).ok_or_else(|| {
+            // Who is planned with, and is no member yet, comes last.
+            let known = self.members.get(id).map(|member| member.path.clone());
+            let member = known.unwrap_or_else(|| "a member to be added".into());
+            ResizeError::NoRoomToMove { member, room, side, chunk }
+        })
     }
 }
 
@@ -314,23 +321,7 @@ fn room_for_data(old: &Geometry, new: &Geometry, config: &Config) -> Result<Sect
     Ok(most.min(new.array_sectors()))
 }
 
-/// By how much data has to move at least, so that nothing is overwritten before its copy is on record.
-fn least_shift(old: &Geometry, new: &Geometry, is_backwards: bool) -> Sectors {
-    let chunk = |geometry: &Geometry| match geometry {
-        Geometry::Parity(parity) => parity.chunk(),
-        Geometry::Raid10(raid10) => raid10.chunk(),
-        _ => Sectors::ZERO,
-    };
-    let of_raid10 = match (old, new) {
-        (Geometry::Raid10(old), Geometry::Raid10(new)) => {
-            least_raid10_shift(old, new, is_backwards)
-        }
-        _ => None,
-    };
-    of_raid10.unwrap_or(chunk(old).max(chunk(new)))
-}
-
-fn is_there(state: DiskState) -> bool {
+pub(super) fn is_there(state: DiskState) -> bool {
     !matches!(state, DiskState::Faulty | DiskState::Removed)
 }
 
@@ -364,8 +355,8 @@ fn chunk_kept(old: &Geometry, like: &Superblock) -> Sectors {
 }
 
 /// The sizes of all members in their order, then of spares.
-fn sizes_with_spares(supervisor: &Supervisor, raid_disks: u16) -> Vec<Sectors> {
-    let mut members: Vec<_> = supervisor.members().filter(|it| is_there(it.1)).collect();
+fn sizes_with_spares(planned: &PlannedArray, raid_disks: u16) -> Vec<Sectors> {
+    let mut members: Vec<_> = planned.members().filter(|it| is_there(it.1)).collect();
     members.sort_by_key(|(sb, _)| match sb.role() {
         Role::Active(slot) => slot.0,
         _ => u16::MAX,
@@ -462,28 +453,11 @@ fn with_geometry(like: &Superblock, config: &Config) -> Superblock {
 }
 
 /// Room on one side of a member's data, and its name.
-type Side = (fn(&Superblock) -> u64, &'static str);
+type Side = (fn(&Superblock) -> Sectors, &'static str);
 const BEFORE: Side = (room_before, "between superblock and data");
 const BEHIND: Side = (room_behind, "behind its data");
 
-/// Sectors before a member's data that hold nothing of the array.
-fn room_before(superblock: &Superblock) -> u64 {
-    if matches!(superblock.version(), Version::V090 | Version::V1_0) {
-        return 0;
-    }
-    let after_superblock = superblock.super_sector().0 + 8;
-    let bitmap = superblock.bitmap_sector().zip(superblock.bitmap_room());
-    let log = superblock.badblock_log().map(|(at, len)| at.0 + len.0);
-    let bitmap =
-        bitmap.map_or(after_superblock + BITMAP_ROOM, |(at, room)| at.0 + room.0.min(BITMAP_ROOM));
-    let taken = log.into_iter().chain([after_superblock, bitmap]).max().unwrap_or(0);
-    superblock.data_offset().0.saturating_sub(taken.next_multiple_of(8))
-}
-
-/// Sectors behind what the array uses of a member.
-fn room_behind(superblock: &Superblock) -> u64 {
-    match superblock.version() {
-        Version::V090 => 0,
-        _ => superblock.data_size().0.saturating_sub(superblock.component().0),
-    }
+/// Where data would be moved by the shard that has it: one more is to have the new geometry.
+pub(super) fn has_one_shard(runtime: &ShardRuntime) -> bool {
+    runtime.peers.len() < 2
 }

@@ -1,19 +1,21 @@
 //! The coordinator's part in another size, or number of copies: what can be had, and who is told.
 
 mod error;
+mod plan;
 
 pub use error::ResizeError;
 
 use super::{CoordinatorRuntime, members::action_name};
 use crate::array::reshape_detail;
 use crate::{
+    cache::CacheTerms,
     command_error::CommandError,
     message::{Answer, ReshapeWish, ResizeWish},
     shard_runtime::ShardRuntime,
 };
 use lapstrake_control::{Detail, WantedSize};
 use lapstrake_engine::{
-    DiskState, Frontier, MemberId, NewBitmap, NewGeometry, NewShape, Supervisor,
+    DiskState, Frontier, MemberId, NewBitmap, NewGeometry, NewShape, PlannedArray, Supervisor,
     stripe_cache_members,
 };
 use lapstrake_geometry::{Config, Geometry, Layout, Level, Sectors};
@@ -93,10 +95,19 @@ impl CoordinatorRuntime {
     fn resize_caches_for(&mut self, runtime: &ShardRuntime, geometry: &Geometry) {
         let members = stripe_cache_members(geometry);
         if members > stripe_cache_members(self.geometry()) {
-            self.cache = self.cache.with_members(members);
-            self.cache_size = self.cache.size(self.cache_size);
+            (self.cache, self.cache_size) = self.cache_for(geometry);
             self.resize_caches(runtime, self.cache_size);
         }
+    }
+
+    /// The caches of an array that has come to have a geometry, and pages of each member.
+    pub(super) fn cache_for(&self, geometry: &Geometry) -> (CacheTerms, u32) {
+        let members = stripe_cache_members(geometry);
+        if members <= stripe_cache_members(self.geometry()) {
+            return (self.cache, self.cache_size);
+        }
+        let cache = self.cache.with_members(members);
+        (cache, cache.size(self.cache_size))
     }
 
     fn plan_resize(
@@ -105,6 +116,17 @@ impl CoordinatorRuntime {
         wish: ResizeWish,
     ) -> Result<Change, CommandError> {
         let supervisor = self.coordinator.supervisor().ok_or(CommandError::ReadOnly)?;
+        self.change(runtime, supervisor, &supervisor.planned(), wish)
+    }
+
+    /// The first step to what is wished for. `planned`: the array as it is, perhaps with more members.
+    fn change(
+        &self,
+        runtime: &ShardRuntime,
+        supervisor: &Supervisor,
+        planned: &PlannedArray,
+        wish: ResizeWish,
+    ) -> Result<Change, CommandError> {
         if self.is_reshaped() {
             return Err(ResizeError::IsReshaped { array: self.facts.name.clone() }.into());
         }
@@ -115,7 +137,7 @@ impl CoordinatorRuntime {
             return Err(ResizeError::PartIsShown { array: self.facts.name.clone() }.into());
         }
         match wish {
-            ResizeWish::Reshape(wish) => self.plan_reshape(runtime, supervisor, &wish),
+            ResizeWish::Reshape(wish) => self.plan_reshape(runtime, supervisor, planned, &wish),
             ResizeWish::Usable(size) => Ok(self.plan_usable(supervisor, size)?),
             ResizeWish::Component { size, assume_clean } => {
                 self.check_redundant()?;
@@ -125,7 +147,7 @@ impl CoordinatorRuntime {
             ResizeWish::Copies(copies) => {
                 self.check_redundant()?;
                 self.may_change_shape(runtime, supervisor)?;
-                Ok(self.plan_copies(supervisor, copies)?)
+                Ok(self.plan_copies(planned, copies)?)
             }
         }
     }
@@ -177,7 +199,7 @@ impl CoordinatorRuntime {
         self.may_resize_members(supervisor)?;
         let rooms = rooms(supervisor);
         let least = rooms.iter().min_by_key(|(_, room)| *room).ok_or(ResizeError::NoneThere)?;
-        let version = self.freshest(supervisor)?.version();
+        let version = freshest(supervisor.members())?.version();
         let room = version.usable(old.level(), least.1);
         let component = match size {
             WantedSize::Max => room,
@@ -187,7 +209,8 @@ impl CoordinatorRuntime {
             }
             WantedSize::Bytes(bytes) => Sectors(bytes / 512),
         };
-        let geometry = self.geometry_of(supervisor, component, old.raid_disks())?;
+        let like = freshest(supervisor.members())?;
+        let geometry = geometry_of(like, old.level(), component, old.raid_disks())?;
         if geometry == *old {
             return Ok(Change::Nothing);
         }
@@ -210,40 +233,13 @@ impl CoordinatorRuntime {
             let (file, array) = (file.path.clone(), self.facts.name.clone());
             return Err(ResizeError::BitmapInFile { file, array });
         }
-        let layout = self.freshest(supervisor)?.layout();
+        let layout = freshest(supervisor.members())?.layout();
         match layout {
             Some(Layout::Raid10(layout)) if layout.far > 1 && !layout.offset => {
                 Err(ResizeError::Far)
             }
             _ => Ok(()),
         }
-    }
-
-    pub(super) fn freshest<'a>(
-        &self,
-        supervisor: &'a Supervisor,
-    ) -> Result<&'a Superblock, ResizeError> {
-        let serves = |member: &(&Superblock, DiskState)| member.1 == DiskState::InSync;
-        let member = supervisor.members().find(serves);
-        member.map(|member| member.0).ok_or(ResizeError::NoneThere)
-    }
-
-    pub(super) fn geometry_of(
-        &self,
-        supervisor: &Supervisor,
-        component: Sectors,
-        raid_disks: u16,
-    ) -> Result<Geometry, ResizeError> {
-        let like = self.freshest(supervisor)?;
-        let config = Config {
-            level: supervisor.geometry().level(),
-            layout: like.layout().unwrap_or(Layout::None),
-            chunk: like.chunk(),
-            raid_disks,
-            component,
-            member_sizes: Vec::new(),
-        };
-        Ok(Geometry::new(&config)?)
     }
 
     /// The bitmap of another size: in its old place and with its old chunk, or a larger one if it does not fit.
@@ -275,30 +271,31 @@ impl CoordinatorRuntime {
         Ok(Some(NewBitmap { superblock, offset: Some(place.offset) }))
     }
 
-    fn plan_copies(&self, supervisor: &Supervisor, copies: u16) -> Result<Change, ResizeError> {
-        let old = supervisor.geometry();
+    fn plan_copies(&self, planned: &PlannedArray, copies: u16) -> Result<Change, ResizeError> {
+        let old = planned.geometry();
         if copies == old.raid_disks() {
             return Ok(Change::Nothing);
         }
         if old.level() != Level::Raid1 {
             return Err(ResizeError::NeedsReshape { level: old.level() });
         }
-        let mut members = (0..).map(MemberId).zip(supervisor.members());
+        let mut members = (0..).map(MemberId).zip(planned.members());
         let holds = |(id, (_, state)): &(MemberId, (&Superblock, DiskState))| {
             let is_there = !matches!(state, DiskState::Faulty | DiskState::Removed);
-            is_there && supervisor.state(*id).1.is_some_and(|slot| slot.0 >= copies)
+            is_there && planned.slot(*id).is_some_and(|slot| slot.0 >= copies)
         };
         if let Some((id, _)) = members.find(holds) {
             let member = self.members[usize::from(id.0)].path.clone();
             return Err(ResizeError::CopyInUse { member, copies, array: self.facts.name.clone() });
         }
-        let spares = supervisor.members().filter(|it| it.1 == DiskState::Spare).count();
+        let spares = planned.members().filter(|it| it.1 == DiskState::Spare).count();
         let needed = copies.saturating_sub(old.raid_disks());
         if spares < usize::from(needed) {
             let array = self.facts.name.clone();
             return Err(ResizeError::NeedsSpares { needed, spares, array });
         }
-        let geometry = self.geometry_of(supervisor, old.component(), copies)?;
+        let like = freshest(planned.members())?;
+        let geometry = geometry_of(like, old.level(), old.component(), copies)?;
         Ok(Change::Shape(Box::new(NewShape { geometry, bitmap: None, assume_clean: false })))
     }
 
@@ -333,7 +330,7 @@ impl CoordinatorRuntime {
             Geometry::Parity(parity) => (Some(Layout::Parity(parity.layout())), parity.chunk()),
             Geometry::Raid10(raid10) => (Some(Layout::Raid10(raid10.layout())), raid10.chunk()),
             Geometry::Raid0(raid0) => {
-                let layout = self.freshest(supervisor).ok().and_then(Superblock::layout);
+                let layout = freshest(supervisor.members()).ok().and_then(Superblock::layout);
                 (layout.filter(|layout| layout.belongs_to(Level::Raid0)), raid0.chunk())
             }
             Geometry::Linear(_) => (None, Sectors(detail.chunk_bytes / 512)),
@@ -343,7 +340,7 @@ impl CoordinatorRuntime {
         detail.layout = layout.map(|layout| layout.name().into());
         detail.chunk_bytes = chunk.bytes();
         detail.reshape =
-            supervisor.frontier().zip(self.freshest(supervisor).ok()).map(|(front, sb)| {
+            supervisor.frontier().zip(freshest(supervisor.members()).ok()).map(|(front, sb)| {
                 let Frontier { position, is_backwards, .. } = front;
                 reshape_detail(geometry, sb, position, is_backwards)
             });
@@ -351,6 +348,32 @@ impl CoordinatorRuntime {
             detail.component_bytes = geometry.component().bytes();
         }
     }
+}
+
+/// A superblock that says what the array is.
+pub(super) fn freshest<'a>(
+    mut members: impl Iterator<Item = (&'a Superblock, DiskState)>,
+) -> Result<&'a Superblock, ResizeError> {
+    let member = members.find(|member| member.1 == DiskState::InSync);
+    member.map(|member| member.0).ok_or(ResizeError::NoneThere)
+}
+
+/// The geometry of so many members, of which so much is used, with layout and chunk as a superblock says them.
+pub(super) fn geometry_of(
+    like: &Superblock,
+    level: Level,
+    component: Sectors,
+    raid_disks: u16,
+) -> Result<Geometry, ResizeError> {
+    let config = Config {
+        level,
+        layout: like.layout().unwrap_or(Layout::None),
+        chunk: like.chunk(),
+        raid_disks,
+        component,
+        member_sizes: Vec::new(),
+    };
+    Ok(Geometry::new(&config)?)
 }
 
 /// Members that are there, and how much of each can hold data as its superblock says.

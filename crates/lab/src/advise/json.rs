@@ -64,6 +64,7 @@ fn tried(question: &Question, one: &Tried) -> Value {
         "core_bound": bound,
         "degraded_bytes_per_second": one.degraded.as_deref().map(speed),
         "rebuild_hours": one.rebuild_hours,
+        "growth_hours": one.growth_hours,
         "loss_of_data": estimate(one.loss.data),
         "loss_of_array": estimate(one.loss.array),
         "misses": one.misses,

@@ -106,6 +106,9 @@ fn a_question_is_answered_the_same_way_twice_and_keeps_to_the_wishes() {
     assert!(pick.misses.is_empty() && pick.candidate.tolerance() > 0, "{pick:?}");
     assert!(pick.capacity >= 100 << 30 && pick.loss.data.value <= 0.01);
     assert!(pick.longest_rebuild().unwrap() > 0.1 && pick.degraded.is_some(), "{pick:?}");
+    // All of each disk is written and two thirds of it read, by the same heads.
+    let moves = pick.candidate.arrays[0].level.is_some_and(Level::is_parity);
+    assert_eq!(pick.growth_hours.is_some(), moves, "{pick:?}");
     // Without a wish for safety a stripe is faster.
     let change = advice.choice.changes.iter().find(|change| change.wish == "if data may be lost");
     let stripe = &advice.tried[change.unwrap().pick];
@@ -275,6 +278,7 @@ fn made(capacity: u64, speed: f64, loss: f64, cost: f64) -> Tried {
         score: speed.ln(),
         degraded_score: None,
         rebuild_hours: BTreeMap::new(),
+        growth_hours: None,
         loss: Loss { array: estimate, data: estimate, lives: 1 },
         misses: Vec::new(),
     }

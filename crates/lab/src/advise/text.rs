@@ -179,6 +179,9 @@ fn figures(question: &Question, one: &Tried) -> String {
     if let Some(hours) = one.longest_rebuild() {
         parts.push(format!("rebuilt in {} h", digits(hours)));
     }
+    if let Some(hours) = one.growth_hours {
+        parts.push(format!("given one more disk in {} h", digits(hours)));
+    }
     parts.push(format!(
         "in {} years loses the array with a probability of {}, a sector or more with {} ({} to {})",
         digits(question.care.years),

@@ -13,7 +13,9 @@ use lapstrake_metadata::create::BitmapChoice;
 use lapstrake_model::rack::{Rack, SharedRack, Window};
 use lapstrake_model::volume::Handled;
 use lapstrake_model::{Channel, Volume};
-use lapstrake_sim::array::{ArrayConfig, ArrayError, ArrayVolume, Leg, SlotState, sync_time};
+use lapstrake_sim::array::{
+    ArrayConfig, ArrayError, ArrayVolume, GrowingArray, Leg, SlotState, growth_time, sync_time,
+};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -130,6 +132,28 @@ pub(super) fn rebuild_hours(
     Ok(hours)
 }
 
+/// Hours to give an array one more disk, as its last one: of the engine, on model disks, without other requests. None if no
+/// data moves for that, or there are several arrays.
+pub(super) fn growth_hours(candidate: &Candidate, question: &Question) -> Option<f64> {
+    let [array] = &candidate.arrays[..] else { return None };
+    let level = array.level.filter(|level| level.is_parity() || *level == Level::Raid10)?;
+    let disk = array.parts.last()?.disk;
+    let grown = || {
+        let bench = Bench::new(&question.disks, question.seed);
+        let config = bench.config(candidate, array, level, question, State::Whole);
+        (config, vec![bench.one_more(array, question.seed)])
+    };
+    let (config, more) = grown();
+    let moved = GrowingArray::moved_share(&config, &more).ok()?;
+    let write_cache = question.disks[disk].model.write_cache();
+    let make = |from| {
+        let (config, more) = grown();
+        GrowingArray::new(config, more, from)
+    };
+    let time = growth_time(PLACES, moved, write_cache, make).ok()?.takes?;
+    Some(time.0 as f64 / 3.6e12)
+}
+
 /// The disks, each on a link of its own unless it shares a cable.
 struct Bench<'a> {
     disks: &'a [Disk],
@@ -166,6 +190,30 @@ impl<'a> Bench<'a> {
         question: &Question,
         state: State,
     ) -> Result<ArrayVolume, ArrayError> {
+        ArrayVolume::new(self.config(candidate, array, level, question, state))
+    }
+
+    /// Another disk as the array's last one, on a link of its own.
+    fn one_more(&self, array: &Array, seed: u64) -> Leg {
+        let part = array.parts.last().expect("an array has disks");
+        let disk = &self.disks[part.disk];
+        let number = {
+            let mut rack = self.rack.borrow_mut();
+            let link = rack.add_channel(Channel::unbounded());
+            rack.add_disk(&disk.model.another(seed ^ (self.disks.len() as u64) << 32), link)
+        };
+        let window = Window::new(&self.rack, number, part.first, part.sectors);
+        Leg { volume: disk.queued(window), rotational: disk.is_rotational }
+    }
+
+    fn config(
+        &self,
+        candidate: &Candidate,
+        array: &Array,
+        level: Level,
+        question: &Question,
+        state: State,
+    ) -> ArrayConfig {
         let slot_state = |part: &DiskWindow| {
             let leg = |disk: usize| Leg {
                 volume: self.window(&DiskWindow { disk, ..*part }),
@@ -191,6 +239,6 @@ impl<'a> Bench<'a> {
         let is_rebuilt = matches!(state, State::Rebuilt { .. });
         config.is_busy = !is_rebuilt && disks.all(|disk| !disk.is_rotational);
         config.speed = SyncSpeed::default();
-        ArrayVolume::new(config)
+        config
     }
 }

@@ -17,7 +17,7 @@ use lapstrake_model::{
     Channel, Completion, ControllerConfig, ControllerUnit, DiskModel, Nanos, Processor,
     ProcessorProfile, Request, UnitLevel, Volume,
 };
-use lapstrake_sim::array::{self, ArrayConfig, ArrayVolume, SlotState};
+use lapstrake_sim::array::{self, ArrayConfig, ArrayVolume, GrowingArray, SlotState};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -364,6 +364,36 @@ impl Machine {
         Builder::new(plan, drives, round).array(array, state, start)
     }
 
+    /// An array on its own that gets another member, a disk as its last one, by a reshape that has come so far.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub(super) fn with_growth(
+        plan: &Plan,
+        drives: &Drives,
+        array: &Array,
+        round: u32,
+        from: Sector,
+    ) -> Result<GrowingArray, String> {
+        let (config, more) = Builder::new(plan, drives, round).growth(array)?;
+        GrowingArray::new(config, more, from).map_err(|error| format!("{}: {error}", array.name))
+    }
+
+    /// The share of that reshape that moves data.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub(super) fn moved_share(
+        plan: &Plan,
+        drives: &Drives,
+        array: &Array,
+        round: u32,
+    ) -> Result<f64, String> {
+        let (config, more) = Builder::new(plan, drives, round).growth(array)?;
+        GrowingArray::moved_share(&config, &more)
+            .map_err(|error| format!("{}: {error}", array.name))
+    }
+
     /// What a load meets, which a caller takes over once.
     pub(super) fn take(&mut self) -> ModelledSubject {
         self.standing.take().expect("it is taken once")
@@ -389,6 +419,20 @@ impl<'a> Builder<'a> {
             disks: Vec::new(),
             raw_bytes: 0,
         }
+    }
+
+    /// An array and the member that it is to get.
+    fn growth(&mut self, array: &Array) -> Result<(ArrayConfig, Vec<array::Leg>), String> {
+        let config = self.config(array, &State::Healthy, Start::default())?;
+        let Some(Leg::Disk(last)) = array.members.last() else {
+            return Err("its last member is no disk".into());
+        };
+        // Of the same kind, and not the same disk.
+        if let Some(disk) = self.plan.disk(last) {
+            self.numbers.remove(&drive_of(disk));
+        }
+        let (volume, rotational) = self.member(last)?;
+        Ok((config, vec![array::Leg { volume, rotational }]))
     }
 
     /// A disk of the plan, and whether its head moves.
@@ -461,6 +505,16 @@ impl<'a> Builder<'a> {
     }
 
     fn array(&mut self, array: &Array, state: &State, start: Start) -> Result<ArrayVolume, String> {
+        let config = self.config(array, state, start)?;
+        ArrayVolume::new(config).map_err(|error| format!("{}: {error}", array.name))
+    }
+
+    fn config(
+        &mut self,
+        array: &Array,
+        state: &State,
+        start: Start,
+    ) -> Result<ArrayConfig, String> {
         let shape = &array.shape;
         let level = shape.level.ok_or_else(|| format!("{} has no level", array.name))?;
         let mut slots = Vec::new();
@@ -496,7 +550,7 @@ impl<'a> Builder<'a> {
         } else {
             front(shape.over, &processor, &mut config);
         }
-        ArrayVolume::new(config).map_err(|error| format!("{}: {error}", array.name))
+        Ok(config)
     }
 
     fn slot_state(&mut self, leg: &Leg, state: &State, start: Start) -> Result<SlotState, String> {

@@ -1,4 +1,4 @@
-//! How long each array's rebuild and resync take when nothing else is asked of it.
+//! How long each array's rebuild, resync and growth by a member take when nothing else is asked of it.
 
 use super::machine::{Drives, Machine};
 use super::{Case, metrics::Metric, metrics::bar, trust};
@@ -6,7 +6,7 @@ use crate::plan::{Array, Leg, Plan, listed};
 use crate::record::{State, SubjectKind};
 use lapstrake_geometry::{Level, Sector};
 use lapstrake_model::Nanos;
-use lapstrake_sim::array::{SyncTime, sync_time};
+use lapstrake_sim::array::{SyncTime, growth_time, sync_time};
 
 /// Places at which a sync run's speed is taken.
 const PLACES: u32 = 4;
@@ -18,6 +18,8 @@ pub(super) enum SyncKind {
     Rebuild,
     /// All of its redundancy is made anew.
     Resync,
+    /// It gets one more member, for which all data moves.
+    Growth,
 }
 
 /// A sync run of an array in one draw.
@@ -50,6 +52,14 @@ pub(super) fn syncs<'a>(cases: &[Case<'a>]) -> Vec<(&'a Array, SyncKind)> {
         let is_known = syncs.iter().any(|(known, _)| known.name == array.name);
         if is_md && is_redundant && is_whole && !is_known {
             syncs.extend([(array, SyncKind::Rebuild), (array, SyncKind::Resync)]);
+            // Linux moves data in ways of its own.
+            let is_ours = array.kind == SubjectKind::Lapstrake;
+            let ends_in_disk = matches!(array.members.last(), Some(Leg::Disk(_)));
+            let level = array.shape.level;
+            let is_moved = level.is_some_and(|level| level.is_parity() || level == Level::Raid10);
+            if is_ours && ends_in_disk && is_moved {
+                syncs.push((array, SyncKind::Growth));
+            }
         }
     }
     syncs
@@ -101,7 +111,7 @@ impl SyncKind {
         let last = array.members.last().map(|leg| leg.name().to_owned());
         match self {
             Self::Rebuild => State::Rebuilding(last.into_iter().collect()),
-            Self::Resync => State::Healthy,
+            Self::Resync | Self::Growth => State::Healthy,
         }
     }
 
@@ -109,6 +119,7 @@ impl SyncKind {
         match self {
             Self::Rebuild => "rebuild",
             Self::Resync => "resync",
+            Self::Growth => "growth by a member",
         }
     }
 }
@@ -117,6 +128,11 @@ impl SyncJob<'_> {
     pub(super) fn run(&self, plan: &Plan, drives: &Drives) -> SyncOutcome {
         let state = self.sync.state(self.array);
         let write_cache = drives.write_cache(plan, &self.array.disks(), self.round);
+        if self.sync == SyncKind::Growth {
+            let moved = Machine::moved_share(plan, drives, self.array, self.round)?;
+            let make = |from| Machine::with_growth(plan, drives, self.array, self.round, from);
+            return growth_time(PLACES, moved, write_cache, make);
+        }
         let make = |from| Machine::with_sync(plan, drives, self.array, &state, self.round, from);
         let timed = sync_time(PLACES, write_cache, make)?;
         let target = self.array.members.last().filter(|_| self.sync == SyncKind::Rebuild);

@@ -65,6 +65,9 @@ fn levels_differ_as_they_should_and_bars_hold_their_values() {
     // 64 MiB at no more than the disk's rate.
     assert!((0.5..5.0).contains(&rebuild.value), "{rebuild:?}");
     assert_eq!(rebuild.state, "rebuilding (d)");
+    // One disk more is written as a new one is, and so are the others, of which three quarters are read besides.
+    let growth = value(&prediction, "raid5", "growth by a member", "time");
+    assert!((1.2..6.0).contains(&(growth.value / rebuild.value)), "{growth:?}, {rebuild:?}");
     let raid5 = prediction.cases.iter().find(|case| case.subject.name == "raid5").unwrap();
     let members = &raid5.runs[0].phases[0].members;
     assert_eq!(members.len(), 4);

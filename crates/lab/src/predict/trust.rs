@@ -13,7 +13,7 @@ pub(crate) type Trust = Result<Kind, &'static str>;
 
 pub(super) const LATENCY: &str = "nobody published latencies";
 pub(super) const PROCESSOR: &str = "one case has processor time";
-pub(super) const SYNC: &str = "nobody published rebuild and resync times";
+pub(super) const SYNC: &str = "nobody published rebuild, resync and growth times";
 
 /// What a load does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

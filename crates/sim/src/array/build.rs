@@ -10,7 +10,7 @@ use lapstrake_engine::{
     ShardConfig, Supervisor, SupervisorConfig, SyncConfig, SyncSpeed, Time, span,
     stripe_cache_members, stripe_cache_pages,
 };
-use lapstrake_geometry::{Geometry, Layout, Level, Sector, Sectors, Slot, Version};
+use lapstrake_geometry::{Geometry, GeometryError, Layout, Level, Sector, Sectors, Slot, Version};
 use lapstrake_metadata::bitmap::{Bits, Superblock as BitmapSuperblock};
 use lapstrake_metadata::create::{
     BitmapChoice, CreateError, CreatePlan, CreateRequest, MemberPlan, NewMember, plan,
@@ -128,6 +128,18 @@ pub enum ArrayError {
     /// `create` would refuse it.
     #[error(transparent)]
     Create(#[from] CreateError),
+    /// A device that is to be added is too small, or the array would be too large.
+    #[error(transparent)]
+    Spare(GeometryError),
+    /// No data is moved for that, or there is no room for it.
+    #[error(
+        "a {level} gets no more members by moving data towards their beginnings: it moves none, its copies are far, or there \
+         is no room before the data"
+    )]
+    CannotGrow {
+        /// The level.
+        level: Level,
+    },
     /// More slots are empty or recovering than the level survives.
     #[error("a {level} of {slots} slots cannot be without {lost} of them")]
     Lost {
@@ -259,7 +271,7 @@ impl ArrayVolume {
 }
 
 /// What `create` decides.
-fn made(config: &ArrayConfig) -> Result<CreatePlan, CreateError> {
+pub(super) fn made(config: &ArrayConfig) -> Result<CreatePlan, CreateError> {
     let member = |slot_state: &SlotState| match slot_state {
         SlotState::Missing => None,
         SlotState::InSync(leg) | SlotState::Recovering(leg, _) => {

@@ -462,3 +462,33 @@ fn going_on_stops_at_the_limit_and_at_the_look() {
     let end = array.go_on(Nanos::MAX, Nanos::MAX).unwrap();
     assert!(end > first && array.poll(end).is_some_and(|done| done.tag == 1 && done.at == end));
 }
+
+/// What it takes to give a RAID5 of three one more member, on disks of this profile; and the bytes of each member.
+fn growth(name: &str) -> (f64, f64) {
+    let config = || {
+        let (_, legs) = disks(&[name; 3]);
+        let slots = legs.into_iter().map(SlotState::InSync).collect();
+        ArrayConfig {
+            bitmap: BitmapChoice::None,
+            ..ArrayConfig::new(Level::Raid5, slots, processor())
+        }
+    };
+    let more = || disks(&[name]).1;
+    let moved = GrowingArray::moved_share(&config(), &more()).unwrap();
+    assert!((moved - 2.0 / 3.0).abs() < 0.001, "two thirds have data: {moved}");
+    let make = |from| GrowingArray::new(config(), more(), from);
+    let took = growth_time(4, moved, 0, make).unwrap().takes.unwrap();
+    (took.0 as f64 / 1e9, model(name).blocks() as f64 * 512.0)
+}
+
+#[test]
+fn a_growth_reads_all_data_and_writes_all_members() {
+    // Each of the old members reads two thirds of itself and writes all.
+    let (took, bytes) = growth("ssd-sata-1tb");
+    let rate = bytes * 5.0 / 3.0 / took;
+    assert!((150e6..600e6).contains(&rate), "{rate}");
+    // Heads go to and fro, and superblocks are written after each window.
+    let (took, bytes) = growth("hdd-4tb");
+    let rate = bytes * 5.0 / 3.0 / took;
+    assert!((30e6..150e6).contains(&rate), "{rate}");
+}

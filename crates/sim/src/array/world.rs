@@ -283,18 +283,23 @@ impl TimedWorld {
     }
 }
 
+/// What a member is told to do.
+pub(super) fn op(kind: IoKind) -> Op {
+    match kind {
+        IoKind::Read => Op::Read,
+        IoKind::Write { fua: false } | IoKind::WriteZeroes { fua: false, .. } => Op::Write,
+        IoKind::Write { fua: true } | IoKind::WriteZeroes { fua: true, .. } => Op::WriteThrough,
+        IoKind::Flush | IoKind::Discard => Op::Flush,
+    }
+}
+
 impl World for TimedWorld {
     fn now(&self) -> Time {
         time(self.now)
     }
 
     fn start_io(&mut self, io: MemberIo) {
-        let op = match io.kind {
-            IoKind::Read => Op::Read,
-            IoKind::Write { fua: false } | IoKind::WriteZeroes { fua: false, .. } => Op::Write,
-            IoKind::Write { fua: true } | IoKind::WriteZeroes { fua: true, .. } => Op::WriteThrough,
-            IoKind::Flush | IoKind::Discard => Op::Flush,
-        };
+        let op = op(io.kind);
         let command = Command::Engine(io.id);
         if op != Op::Flush
             && let Some(stripe_cache) = &mut self.stripe_cache

@@ -59,6 +59,7 @@ fn quiet(level: Level, disks: u16) -> Plan {
         file_fault_every: 0,
         grows_from: None,
         reshape: None,
+        lacks_parity: false,
         converges: false,
     }
 }

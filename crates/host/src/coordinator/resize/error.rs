@@ -20,6 +20,14 @@ pub enum ResizeError {
         /// The array.
         array: String,
     },
+    /// A device that is to be added cannot be a member, such as for its size.
+    #[error("{member}: {source}; nothing was written")]
+    Unfit {
+        /// The device.
+        member: String,
+        /// What is wrong with it.
+        source: GeometryError,
+    },
     /// The level uses all of each member.
     #[error(
         "{level} uses all of each member, and gets no other size or number of members here; nothing was changed"
