@@ -7,18 +7,20 @@
 //!
 //! - `fsync` flushes the array; writes with O_SYNC or O_DSYNC are durable when they return.
 //! - `fallocate` punches holes and zeroes ranges; both read as zeroes afterwards.
-//! - Any offset and length will do: parts of the members' blocks are read, merged and written, in
-//!   turn with all other writes through the mount ([`Guard`](lapstrake_host::Guard)). Other clients that write to other
-//!   bytes of the same block at the same time are not waited for, as on any disk.
-//! - A shard takes requests from the kernel and answers them; a thread of its own sends the long answers. Memory
-//!   for what is in flight is there before the first request.
+//! - Any offset and length will do: parts of the members' blocks are read, merged and written by the engine, in
+//!   turn with all other writes to the block.
+//! - Shards take requests from the kernel and answer them: one reads `/dev/fuse`, and where the kernel hands requests over
+//!   by io_uring all do. Memory for what is in flight is there before the first request.
 
+mod device;
 mod file;
 mod memory;
+mod ring;
 mod session;
 mod transfer;
 mod wire;
 
+use device::Device;
 use file::ArrayFile;
 use fuser::{
     Config, Filesystem, InitFlags, KernelConfig, MountOption, Request, Session, SessionACL,
@@ -27,7 +29,8 @@ use fuser::{
 use lapstrake_device::quoted_path;
 use lapstrake_host::{ArraySize, Handle};
 pub(crate) use memory::lock_all;
-use session::FuseSession;
+use ring::Queue;
+use session::{Common, FuseSession};
 use std::{
     ffi::CString,
     fs, io,
@@ -40,7 +43,11 @@ use std::{
     },
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
     time::Duration,
 };
 use thiserror::Error;
@@ -48,6 +55,8 @@ use tracing::warn;
 
 /// Longest read or write of the kernel, as agreed with it, in bytes.
 const TRANSFER_MAX: usize = 1 << 20;
+/// What the kernel reads ahead at most of mapped pages, bytes.
+const READ_AHEAD_MAX: u32 = 128 << 10;
 /// Requests that the kernel sends without waiting for the answers of earlier ones. What it sends
 /// beyond our memory stays in its queue.
 const BACKGROUND_MAX: u16 = 256;
@@ -229,16 +238,28 @@ impl Mount {
         let refused = |what| move |source| FuseError::System { what, source };
         let path = point.path.clone();
         let users = Arc::new(Users::default());
-        let session = Session::new(Terms, &path, &config(read_only));
+        let queues = ring::queues().filter(|_| handle.takes_long_commands());
+        let agreed = Arc::new(AtomicBool::new(false));
+        let terms = Terms { wants_ring: queues.is_some(), has_ring: agreed.clone() };
+        let session = Session::new(terms, &path, &config(read_only));
         let mut session =
             session.map_err(|source| FuseError::Mount { path: path.clone(), source })?;
         let unmounter = session.unmount_callable();
         let device = session.as_fd().try_clone_to_owned().map_err(refused("a descriptor"))?;
-        let served = ArrayFile::new(size.clone(), read_only, users.clone());
         let (gone, going) = mpsc::channel();
-        let served = FuseSession::new(device, served, block.into(), path.clone(), gone)
-            .map_err(refused("what FUSE requests need"))?;
-        handle.welcome(Box::new(served));
+        let common = Common {
+            device: Device::new(device).map_err(refused("a descriptor"))?,
+            file: Arc::new(ArrayFile::new(size.clone(), read_only, users.clone())),
+            block: block.into(),
+            path: path.clone(),
+            _gone: gone,
+        };
+        let queues = queues.filter(|_| agreed.load(Ordering::Relaxed)).unwrap_or_default();
+        let sessions = sessions(&common, &queues, handle.shards());
+        drop(common);
+        for session in sessions.map_err(refused("what FUSE requests need"))? {
+            handle.welcome(Box::new(session));
+        }
         let end = Arc::new(End::default());
         let (ending, covered) = (end.clone(), point.clone());
         let (served, scope) = (users.clone(), handle.scope().clone());
@@ -327,8 +348,20 @@ impl Drop for Mount {
     }
 }
 
+/// The sessions of a mount: one that reads the device, and as many more as serve the kernel's queues.
+fn sessions(common: &Common, queues: &[Queue], shards: usize) -> io::Result<Vec<FuseSession>> {
+    let count = queues.len().clamp(1, shards);
+    let share = |nth| queues.iter().skip(nth).step_by(count).copied().collect::<Vec<_>>();
+    (0..count).map(|nth| FuseSession::new(common.clone(), nth == 0, &share(nth))).collect()
+}
+
 /// What is agreed with the kernel at the start.
-struct Terms;
+struct Terms {
+    /// There are queues that it can hand over requests with.
+    wants_ring: bool,
+    /// It will, once they are given to it; it hands over none before that.
+    has_ring: Arc<AtomicBool>,
+}
 
 impl Filesystem for Terms {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
@@ -338,6 +371,12 @@ impl Filesystem for Terms {
         for wanted in [InitFlags::FUSE_ASYNC_DIO, InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP] {
             // An older kernel serves one direct request at a time, or no shared mapping.
             let _ = config.add_capabilities(wanted);
+        }
+        if self.wants_ring {
+            // Its longest request is that of the longest write, or of reading ahead.
+            let _ = config.set_max_readahead(READ_AHEAD_MAX);
+            let agreed = config.add_capabilities(InitFlags::FUSE_OVER_IO_URING).is_ok();
+            self.has_ring.store(agreed, Ordering::Relaxed);
         }
         Ok(())
     }
