@@ -29,7 +29,7 @@ use fuser::{
 use lapstrake_device::quoted_path;
 use lapstrake_host::{ArraySize, Handle};
 pub(crate) use memory::lock_all;
-use ring::Queue;
+use ring::Queues;
 use session::{Common, FuseSession};
 use std::{
     ffi::CString,
@@ -55,8 +55,6 @@ use tracing::warn;
 
 /// Longest read or write of the kernel, as agreed with it, in bytes.
 const TRANSFER_MAX: usize = 1 << 20;
-/// What the kernel reads ahead at most of mapped pages, bytes.
-const READ_AHEAD_MAX: u32 = 128 << 10;
 /// Requests that the kernel sends without waiting for the answers of earlier ones. What it sends
 /// beyond our memory stays in its queue.
 const BACKGROUND_MAX: u16 = 256;
@@ -238,9 +236,10 @@ impl Mount {
         let refused = |what| move |source| FuseError::System { what, source };
         let path = point.path.clone();
         let users = Arc::new(Users::default());
-        let queues = ring::queues().filter(|_| handle.takes_long_commands());
-        let agreed = Arc::new(AtomicBool::new(false));
-        let terms = Terms { wants_ring: queues.is_some(), has_ring: agreed.clone() };
+        let queues = Queues::new().filter(|_| handle.takes_long_commands());
+        let has_queues = Arc::new(AtomicBool::new(false));
+        let data_bytes = queues.as_ref().map(|queues| queues.data_bytes);
+        let terms = Terms { data_bytes, has_queues: has_queues.clone() };
         let session = Session::new(terms, &path, &config(read_only));
         let mut session =
             session.map_err(|source| FuseError::Mount { path: path.clone(), source })?;
@@ -254,8 +253,8 @@ impl Mount {
             path: path.clone(),
             _gone: gone,
         };
-        let queues = queues.filter(|_| agreed.load(Ordering::Relaxed)).unwrap_or_default();
-        let sessions = sessions(&common, &queues, handle.shards());
+        let queues = queues.as_ref().filter(|_| has_queues.load(Ordering::Relaxed));
+        let sessions = FuseSession::all(&common, queues, handle.shards());
         drop(common);
         for session in sessions.map_err(refused("what FUSE requests need"))? {
             handle.welcome(Box::new(session));
@@ -348,36 +347,32 @@ impl Drop for Mount {
     }
 }
 
-/// The sessions of a mount: one that reads the device, and as many more as serve the kernel's queues.
-fn sessions(common: &Common, queues: &[Queue], shards: usize) -> io::Result<Vec<FuseSession>> {
-    let count = queues.len().clamp(1, shards);
-    let share = |nth| queues.iter().skip(nth).step_by(count).copied().collect::<Vec<_>>();
-    (0..count).map(|nth| FuseSession::new(common.clone(), nth == 0, &share(nth))).collect()
-}
-
 /// What is agreed with the kernel at the start.
 struct Terms {
-    /// There are queues that it can hand over requests with.
-    wants_ring: bool,
-    /// It will, once they are given to it; it hands over none before that.
-    has_ring: Arc<AtomicBool>,
+    /// The longest request, if it hands requests over by io_uring.
+    data_bytes: Option<usize>,
+    /// It does. It hands over none before each of its queues has an entry.
+    has_queues: Arc<AtomicBool>,
 }
 
 impl Filesystem for Terms {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         let refused = || io::Error::other("the kernel's FUSE is too old");
-        config.set_max_write(TRANSFER_MAX as u32).map_err(|_| refused())?;
-        config.set_max_background(BACKGROUND_MAX).map_err(|_| refused())?;
         for wanted in [InitFlags::FUSE_ASYNC_DIO, InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP] {
             // An older kernel serves one direct request at a time, or no shared mapping.
             let _ = config.add_capabilities(wanted);
         }
-        if self.wants_ring {
-            // Its longest request is that of the longest write, or of reading ahead.
-            let _ = config.set_max_readahead(READ_AHEAD_MAX);
-            let agreed = config.add_capabilities(InitFlags::FUSE_OVER_IO_URING).is_ok();
-            self.has_ring.store(agreed, Ordering::Relaxed);
+        let mut longest = TRANSFER_MAX as u32;
+        if let Some(bytes) = self.data_bytes
+            && config.add_capabilities(InitFlags::FUSE_OVER_IO_URING).is_ok()
+        {
+            self.has_queues.store(true, Ordering::Relaxed);
+            longest = bytes as u32;
+            // What it reads ahead of mapped pages is no longer either; it may have asked for less.
+            let _ = config.set_max_readahead(longest);
         }
+        config.set_max_write(longest).map_err(|_| refused())?;
+        config.set_max_background(BACKGROUND_MAX).map_err(|_| refused())?;
         Ok(())
     }
 }

@@ -8,18 +8,19 @@
 //!
 //! An entry's memory, as `include/uapi/linux/fuse.h` lays it out:
 //!
-//! | bytes of the headers | field |
+//! | bytes of its last page | field |
 //! |---|---|
 //! | 0, 128 | the request's header, and the answer's |
 //! | 128, 128 | the request's body |
 //! | 256, 32 | flags 0, the name that the answer is given under 8, length of the data 16 |
 //!
-//! A write's data lie apart, as do an answer's body or data.
+//! Before it lie a write's data, and an answer's body or data.
 //!
 //! Invariant: an entry is with the kernel, or with us (its request is on its way), or it has ended for good.
 
 use super::TRANSFER_MAX;
 use super::device::Device;
+use super::transfer::PAGE;
 use super::wire::{BODY_MAX, Body, IN_HEADER, Request, out_header, parse_parts};
 use crate::mapping::Mapping;
 use lapstrake_device::COMMAND_BYTES;
@@ -28,14 +29,16 @@ use std::{fs, io, slice, sync::Arc};
 
 /// Memory for requests in all entries of a mount, bytes.
 const BYTES: usize = 64 << 20;
-/// Entries of a queue. More requests wait in the kernel, which hands over the next with each answer.
-const DEPTH_MAX: usize = 32;
+/// Entries of a queue, if the memory is enough. More requests wait in the kernel, which hands over the next with each
+/// answer.
+const DEPTH: usize = 16;
+/// Longest request of an entry, bytes: with many processors shorter ones, before there are fewer entries.
+const DATA_MAX: usize = TRANSFER_MAX;
+const DATA_MIN: usize = 256 << 10;
 
 const HEADERS: usize = 288;
 const BODY: usize = 128;
 const FIELDS: usize = 256;
-/// A cache line's multiple.
-const HEADERS_STRIDE: usize = 320;
 
 /// `FUSE_IO_URING_CMD_REGISTER`, and `FUSE_IO_URING_CMD_COMMIT_AND_FETCH`.
 const REGISTER: u32 = 1;
@@ -48,21 +51,44 @@ pub(super) struct Queue {
     depth: usize,
 }
 
-/// The kernel's queues; none if it does not tell its processors.
-pub(super) fn queues() -> Option<Vec<Queue>> {
-    let list = |what| fs::read_to_string(format!("/sys/devices/system/cpu/{what}")).ok();
-    queues_of(&list("possible")?, &list("online")?)
+/// What the kernel's queues are given.
+#[derive(Clone, Debug)]
+pub(super) struct Queues {
+    queues: Vec<Queue>,
+    /// Longest request, bytes.
+    pub(super) data_bytes: usize,
 }
 
-/// There is one for each processor that may ever be there; those that are not have no more than they must.
-fn queues_of(possible: &str, online: &str) -> Option<Vec<Queue>> {
-    let (possible, online) = (processors(possible)?, processors(online)?);
-    let depth = (BYTES / TRANSFER_MAX / online.len().max(1)).clamp(1, DEPTH_MAX);
-    let queue = |(number, processor)| Queue {
-        number,
-        depth: if online.contains(&processor) { depth } else { 1 },
-    };
-    Some((0..).zip(possible).map(queue).collect())
+impl Queues {
+    /// None if the kernel does not tell its processors.
+    pub(super) fn new() -> Option<Self> {
+        let list = |what| fs::read_to_string(format!("/sys/devices/system/cpu/{what}")).ok();
+        Self::of(&list("possible")?, &list("online")?)
+    }
+
+    /// There is one for each processor that may ever be there; those that are not have no more than they must.
+    fn of(possible: &str, online: &str) -> Option<Self> {
+        let (possible, online) = (processors(possible)?, processors(online)?);
+        let depth = |data_bytes: usize| BYTES / data_bytes / online.len().max(1);
+        let mut data_bytes = DATA_MAX;
+        while data_bytes > DATA_MIN && depth(data_bytes) < DEPTH {
+            data_bytes /= 2;
+        }
+        let depth = depth(data_bytes).clamp(1, DEPTH);
+        let queue = |(number, processor)| Queue {
+            number,
+            depth: if online.contains(&processor) { depth } else { 1 },
+        };
+        Some(Self { queues: (0..).zip(possible).map(queue).collect(), data_bytes })
+    }
+
+    /// The share of each of the sessions on so many shards. Half of the shards have one, since who makes requests needs
+    /// processors, too, and each more that has clients makes writes cross from one shard to another.
+    pub(super) fn deal(&self, shards: usize) -> Vec<Vec<Queue>> {
+        let count = shards.div_ceil(2).min(self.queues.len());
+        let share = |nth| self.queues.iter().skip(nth).step_by(count).copied().collect();
+        (0..count).map(share).collect()
+    }
 }
 
 /// Of a list such as `0-3,8`.
@@ -85,6 +111,8 @@ struct Entry {
 pub(super) struct Entries {
     device: Arc<Device>,
     memory: Arc<Mapping>,
+    /// Of an entry: data of so many bytes, and a page of headers.
+    data_bytes: usize,
     entries: Vec<Entry>,
     /// Those that have not ended for good.
     live: usize,
@@ -93,12 +121,17 @@ pub(super) struct Entries {
 impl Entries {
     /// # Errors
     /// Memory is refused.
-    pub(super) fn new(device: Arc<Device>, queues: &[Queue]) -> io::Result<Self> {
+    pub(super) fn new(
+        device: Arc<Device>,
+        queues: &[Queue],
+        data_bytes: usize,
+    ) -> io::Result<Self> {
         let entry = |queue: &Queue| Entry { queue: queue.number, unique: 0 };
         let of = |queue| std::iter::repeat_with(move || entry(queue)).take(queue.depth);
         let entries: Vec<Entry> = queues.iter().flat_map(of).collect();
-        let memory = Mapping::new(None, entries.len() * (TRANSFER_MAX + HEADERS_STRIDE))?;
-        Ok(Self { device, memory: Arc::new(memory), live: entries.len(), entries })
+        // The page keeps entries from beginning at multiples of a power of two, for which caches have few places.
+        let memory = Arc::new(Mapping::new(None, entries.len() * (data_bytes + PAGE))?);
+        Ok(Self { device, memory, data_bytes, live: entries.len(), entries })
     }
 
     pub(super) fn len(&self) -> usize {
@@ -114,14 +147,12 @@ impl Entries {
     pub(super) fn data(&self, entry: usize) -> *mut u8 {
         assert!(entry < self.entries.len());
         // SAFETY: within the memory.
-        unsafe { self.memory.start().add(entry * TRANSFER_MAX) }
+        unsafe { self.memory.start().add(entry * (self.data_bytes + PAGE)) }
     }
 
     fn headers(&self, entry: usize) -> *mut u8 {
-        assert!(entry < self.entries.len());
-        let at = self.entries.len() * TRANSFER_MAX + entry * HEADERS_STRIDE;
-        // SAFETY: within the memory.
-        unsafe { self.memory.start().add(at) }
+        // SAFETY: the entry's page.
+        unsafe { self.data(entry).add(self.data_bytes) }
     }
 
     /// Gives all entries to the kernel; `tag` is the first one's operation.
@@ -129,7 +160,7 @@ impl Entries {
         for entry in 0..self.entries.len() {
             let memory = [
                 IoVec::new(self.headers(entry), HEADERS),
-                IoVec::new(self.data(entry), TRANSFER_MAX),
+                IoVec::new(self.data(entry), self.data_bytes),
             ];
             self.command(cx, tag + entry as u32, entry, REGISTER, &memory);
         }
@@ -152,7 +183,7 @@ impl Entries {
         let fields = &headers[FIELDS..];
         self.entries[entry].unique = u64::from_ne_bytes(*fields[8..].first_chunk()?);
         let data = u32::from_ne_bytes(*fields[16..].first_chunk()?) as usize;
-        if data > TRANSFER_MAX {
+        if data > self.data_bytes {
             return None;
         }
         parse_parts(&headers[..IN_HEADER], &headers[BODY..][..BODY_MAX], data)
@@ -204,17 +235,49 @@ mod tests {
         assert_eq!(processors("0-x"), None);
     }
 
+    fn depths(queues: &Queues) -> Vec<usize> {
+        queues.queues.iter().map(|queue| queue.depth).collect()
+    }
+
     #[test]
     fn each_processor_has_a_queue_and_those_that_are_not_there_a_short_one() {
-        let depths = |possible, online| -> Vec<usize> {
-            queues_of(possible, online).expect("lists").iter().map(|queue| queue.depth).collect()
+        let queues = Queues::of("0-3", "0-1").expect("lists");
+        assert_eq!(depths(&queues), [DEPTH, DEPTH, 1, 1]);
+        assert_eq!(
+            queues.queues.iter().map(|queue| queue.number).collect::<Vec<_>>(),
+            [0, 1, 2, 3]
+        );
+        for processors in [1, 2, 4, 7, 8, 64, 256] {
+            let list = format!("0-{}", processors - 1);
+            let queues = Queues::of(&list, &list).expect("lists");
+            let entries = depths(&queues).iter().sum::<usize>();
+            assert!(entries >= processors && entries * queues.data_bytes <= BYTES, "{processors}");
+        }
+        let many = Queues::of("0-4095", "0-4095").expect("lists");
+        assert!(depths(&many).iter().all(|&depth| depth == 1));
+    }
+
+    #[test]
+    fn long_requests_become_shorter_before_there_are_fewer() {
+        let terms = |list| {
+            let queues = Queues::of(list, list).expect("lists");
+            (queues.data_bytes, queues.queues[0].depth)
         };
-        assert_eq!(depths("0-3", "0-1"), [DEPTH_MAX, DEPTH_MAX, 1, 1]);
-        let many = depths("0-1023", "0-1023");
-        assert!(many.len() == 1024 && many.iter().all(|&depth| depth == 1));
-        let some = depths("0-63", "0-63");
-        assert!(some.iter().sum::<usize>() * TRANSFER_MAX <= BYTES);
-        let numbers = queues_of("0-3", "0-3").expect("lists");
-        assert_eq!(numbers.iter().map(|queue| queue.number).collect::<Vec<_>>(), [0, 1, 2, 3]);
+        assert_eq!(terms("0"), (1 << 20, DEPTH));
+        assert_eq!(terms("0-7"), (512 << 10, DEPTH));
+        assert_eq!(terms("0-15"), (256 << 10, DEPTH));
+        assert_eq!(terms("0-63"), (256 << 10, 4));
+    }
+
+    #[test]
+    fn half_of_the_shards_serve_all_queues() {
+        let queues = Queues::of("0-4", "0-4").expect("lists");
+        for (shards, sessions) in [(1, 1), (2, 1), (3, 2), (4, 2), (100, 5)] {
+            let dealt = queues.deal(shards);
+            assert!(dealt.len() == sessions && dealt.iter().all(|share| !share.is_empty()));
+            let mut all: Vec<u16> = dealt.concat().iter().map(|queue| queue.number).collect();
+            all.sort_unstable();
+            assert_eq!(all, [0, 1, 2, 3, 4]);
+        }
     }
 }

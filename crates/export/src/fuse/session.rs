@@ -13,7 +13,7 @@
 use super::device::{Device, Intake, Received};
 use super::file::{Allocation, ArrayFile};
 use super::memory::{Memory, warm_heap};
-use super::ring::{Entries, Queue};
+use super::ring::{Entries, Queues};
 use super::transfer::{self, Answer, Bytes, Origin, PAGE, Step, Transfer};
 use super::wire::{Body, Call};
 use super::{BACKGROUND_MAX, TRANSFER_MAX};
@@ -82,19 +82,36 @@ pub(super) struct FuseSession {
 }
 
 impl FuseSession {
-    /// The session that reads the device, if `reads`, and serves these queues.
+    /// All of a mount: one that reads the device, and, if the kernel has queues, as many as serve these on so many
+    /// shards.
     ///
     /// # Errors
     /// Memory, a descriptor or a thread is refused.
-    pub(super) fn new(common: Common, reads: bool, queues: &[Queue]) -> io::Result<Self> {
-        let device = &common.device;
-        let intake = reads.then(|| Intake::new(device.clone())).transpose()?;
-        let has_entries = !queues.is_empty();
-        let entries = has_entries.then(|| Entries::new(device.clone(), queues)).transpose()?;
+    pub(super) fn all(
+        common: &Common,
+        queues: Option<&Queues>,
+        shards: usize,
+    ) -> io::Result<Vec<Self>> {
+        let device = || common.device.clone();
+        let Some(queues) = queues else {
+            return Ok(vec![Self::new(common.clone(), Some(Intake::new(device())?), None)?]);
+        };
+        let dealt = queues.deal(shards).into_iter().enumerate();
+        dealt
+            .map(|(nth, share)| {
+                let intake = (nth == 0).then(|| Intake::new(device())).transpose()?;
+                let entries = Entries::new(device(), &share, queues.data_bytes)?;
+                Self::new(common.clone(), intake, Some(entries))
+            })
+            .collect()
+    }
+
+    fn new(common: Common, intake: Option<Intake>, entries: Option<Entries>) -> io::Result<Self> {
+        let pool = if intake.is_some() { POOL_BYTES } else { EDGES_BYTES };
         Ok(Self {
             intake,
             entries,
-            memory: Memory::new(if reads { POOL_BYTES } else { EDGES_BYTES })?,
+            memory: Memory::new(pool)?,
             parked: VecDeque::new(),
             transfers: Slab::new(),
             is_waiting: false,
