@@ -131,3 +131,24 @@ pub(super) fn long_command(
     unsafe { (&raw mut entry).cast::<u8>().add(LEN_AT).cast::<u32>().write(count as u32) };
     entry
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_command_lies_where_the_kernel_looks() {
+        let iov = [IoVec::new(std::ptr::null_mut(), 8); 2];
+        let payload: [u8; COMMAND_BYTES] = std::array::from_fn(|at| at as u8 + 1);
+        let entry = long_command(5, 0x1234, &payload, iov.as_ptr(), iov.len()).user_data(77);
+        // SAFETY: plain numbers.
+        let bytes: [u8; 128] = unsafe { std::mem::transmute(entry) };
+        assert_eq!(bytes[4..8], 5i32.to_ne_bytes());
+        assert_eq!(bytes[8..12], 0x1234u32.to_ne_bytes());
+        assert_eq!(bytes[16..24], (iov.as_ptr() as u64).to_ne_bytes());
+        assert_eq!(bytes[24..28], 2u32.to_ne_bytes());
+        assert_eq!(bytes[32..40], 77u64.to_ne_bytes());
+        assert_eq!(bytes[48..72], payload);
+        assert_eq!(bytes[72..], [0; 56]);
+    }
+}
