@@ -21,6 +21,7 @@ impl Samples {
 
     /// Prints the table; true if every load passes.
     pub fn print(&self) -> bool {
+        println!("{}", transport());
         println!("medians [lowest to highest]");
         println!("ratio: to the better peer in the same round, the median; at least {GATE}");
         let [ours, one, many] = &self.names;
@@ -36,6 +37,15 @@ impl Samples {
             println!("{name:30} {unit:7} {ours:>20} {one:>20} {many:>20} {ratio:>6.2}{verdict}");
         }
         all_pass
+    }
+}
+
+/// How our server gets its requests; the peers read the device.
+fn transport() -> &'static str {
+    let switch = std::fs::read_to_string("/sys/module/fuse/parameters/enable_uring");
+    match switch.is_ok_and(|word| word.trim() == "Y") {
+        true => "our requests come by io_uring (fuse.enable_uring is on)",
+        false => "our requests come by /dev/fuse (fuse.enable_uring is off, or not there)",
     }
 }
 

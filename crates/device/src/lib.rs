@@ -45,7 +45,7 @@ pub use error::{FaultError, OpenError, OverlayError, QueueError, SpecError, next
 pub use fault::Faults;
 pub use holder::lies_on;
 pub use member::{Access, Member, overlaps};
-pub use op::{Completion, IoVec, Op};
+pub use op::{COMMAND_BYTES, Completion, IoVec, Op};
 pub use pool::{BufId, Pool, PoolStats};
 pub use probe::in_memory_fs;
 pub use queue::{Backend, Queue};

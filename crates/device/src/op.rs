@@ -107,16 +107,22 @@ pub enum Op<'a> {
         fd: RawFd,
     },
     /// A command to a driver (`IORING_OP_URING_CMD`); completes with the driver's result. Without io_uring it is
-    /// `EOPNOTSUPP`. The driver ends it, not [`crate::Queue::cancel_fd`].
+    /// `EOPNOTSUPP`, and so it is if it is long (it has vectors, or more than 16 bytes that are not zero) and
+    /// [`crate::Queue::takes_long_commands`] says no. The driver ends it, not [`crate::Queue::cancel_fd`].
     Command {
         /// The driver's device.
         fd: RawFd,
         /// Which command, as the driver numbers them.
         code: u32,
         /// What belongs to it.
-        payload: [u8; 16],
+        payload: [u8; COMMAND_BYTES],
+        /// Memory of which the driver is told.
+        iov: &'a [IoVec],
     },
 }
+
+/// What can belong to a driver's command; entries of 128 bytes would carry up to 80.
+pub const COMMAND_BYTES: usize = 24;
 
 /// The end of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -27,6 +27,7 @@ use crate::ring::{Patience, Ring};
 use crate::slot::{Next, Slot, Work, Zeroing};
 use crate::waker::Waker;
 use crate::workers::Workers;
+use std::any::Any;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
@@ -84,6 +85,10 @@ pub struct Queue {
     helpers: Workers,
     waker: Waker,
     notice: Option<String>,
+    /// Commands that were given up, and have not ended.
+    abandoned: usize,
+    /// What those name: behind `driver`, so that it is dropped later.
+    kept: Vec<Box<dyn Any + Send>>,
 }
 
 impl Queue {
@@ -113,6 +118,8 @@ impl Queue {
             helpers: Workers::new(HELPERS, waker.clone()),
             waker,
             notice,
+            abandoned: 0,
+            kept: Vec::new(),
         })
     }
 
@@ -177,7 +184,7 @@ impl Queue {
 
     /// Operations submitted whose completion was not handed out yet.
     pub fn in_flight(&self) -> usize {
-        self.slots.len() - self.free.len() + self.ready.len()
+        self.slots.len() - self.free.len() - self.abandoned + self.ready.len()
     }
 
     /// Submits an operation. Nothing is refused here: errors arrive as completions.
@@ -203,8 +210,12 @@ impl Queue {
             Op::Send { fd, iov } => self.socket(token, Work::Send, fd, iov),
             Op::Accept { fd } => self.socket(token, Work::Accept, fd, &[]),
             Op::PollIn { fd } => self.socket(token, Work::PollIn, fd, &[]),
-            Op::Command { fd, code, payload } => {
-                self.socket(token, Work::Command { code, payload }, fd, &[]);
+            Op::Command { fd, code, payload, iov } => {
+                let is_long = !iov.is_empty() || payload[16..].iter().any(|&byte| byte != 0);
+                if is_long && !self.takes_long_commands() {
+                    return self.complete(token, -libc::EOPNOTSUPP);
+                }
+                self.socket(token, Work::Command { code, payload }, fd, iov);
             }
         }
     }
@@ -213,6 +224,27 @@ impl Queue {
     /// it was done already. Close the descriptor after the last completion.
     pub fn cancel_fd(&mut self, fd: RawFd) {
         self.cancel_where(|slot| slot.fd == fd);
+    }
+
+    /// Gives up the commands on a descriptor, which their driver ends on its own, or when the queue is gone: each
+    /// completes now, with `ECANCELED`. What their driver may still write to is `memory`, which is dropped after that.
+    pub fn abandon(&mut self, fd: RawFd, memory: Box<dyn Any + Send>) {
+        for slot in &mut self.slots {
+            if slot.active && slot.fd == fd && matches!(slot.work, Work::Command { .. }) {
+                (slot.active, slot.abandoned) = (false, true);
+                self.abandoned += 1;
+                self.ready.push(Completion { token: slot.token, result: -libc::ECANCELED });
+            }
+        }
+        self.kept.push(memory);
+    }
+
+    /// Whether commands may have vectors, and more than 16 bytes that belong to them.
+    pub fn takes_long_commands(&self) -> bool {
+        match &self.driver {
+            Driver::Ring(ring) => ring.takes_long_commands(),
+            Driver::Poller(_) => false,
+        }
     }
 
     /// Submits what is queued and hands out completions, blocking until there is one, the timeout has
@@ -309,6 +341,11 @@ impl Queue {
 
     fn absorb(&mut self, key: usize, result: i32) {
         let slot = &mut self.slots[key];
+        if std::mem::take(&mut slot.abandoned) {
+            self.abandoned -= 1;
+            slot.fd = -1;
+            return self.free.push(key);
+        }
         self.copies -= usize::from(std::mem::take(&mut slot.copying));
         let socket = slot.member.is_none() && !matches!(slot.work, Work::Command { .. });
         let next = if std::mem::take(&mut slot.polling) && result >= 0 {
@@ -554,7 +591,7 @@ impl Queue {
 
     fn is_idle(&self) -> bool {
         let driver = match &self.driver {
-            Driver::Ring(ring) => ring.is_idle(),
+            Driver::Ring(ring) => ring.is_idle_but_for(self.abandoned),
             Driver::Poller(poller) => poller.is_idle(),
         };
         driver && self.helpers.is_idle()

@@ -3,7 +3,7 @@
 //! A [`Raw`] is what a back end starts: io_uring encodes it, a worker thread performs it. Its pointers
 //! lead into a slot (see [`crate::slot`]) or into the caller's memory, both of which outlive it.
 
-use crate::op::IoVec;
+use crate::op::{COMMAND_BYTES, IoVec};
 use crate::overlay;
 use crate::reader::ReaderStore;
 use std::os::fd::RawFd;
@@ -77,7 +77,9 @@ pub(crate) enum Raw {
     Command {
         fd: RawFd,
         code: u32,
-        payload: [u8; 16],
+        payload: [u8; COMMAND_BYTES],
+        iov: *const IoVec,
+        count: usize,
     },
 }
 

@@ -7,10 +7,15 @@
 //! kept by the kernel (`NODROP`). The ring is created disabled and enabled on first use: the kernel then
 //! takes the using thread as its single issuer, so a queue may be built on one thread and moved to its
 //! loop once.
+//!
+//! Entries are of 128 bytes where the kernel has these (Linux 5.19): some drivers' commands need them.
+
+mod entries;
 
 use crate::op::IoVec;
 use crate::raw::Raw;
-use io_uring::{IoUring, Probe, opcode, squeue, types};
+use entries::{Entries, Entry};
+use io_uring::{Probe, opcode, squeue, types};
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
@@ -23,10 +28,10 @@ const WAKE: u64 = u64::MAX;
 const CANCEL: u64 = u64::MAX - 1;
 
 pub(crate) struct Ring {
-    ring: IoUring,
+    ring: Entries,
     enabled: bool,
     in_kernel: usize,
-    backlog: VecDeque<squeue::Entry>,
+    backlog: VecDeque<Entry>,
     event_fd: RawFd,
     /// Where the eventfd's count goes; boxed because the kernel writes to it while the ring may move.
     event_count: Box<u64>,
@@ -49,7 +54,7 @@ impl Ring {
     /// # Errors
     /// What io_uring_setup or io_uring_enter says, or `Unsupported` if the kernel's io_uring lacks what is needed.
     pub(crate) fn new(depth: u32, event_fd: RawFd) -> io::Result<Self> {
-        let ring = build(depth)?;
+        let ring = Entries::new(depth)?;
         // SAFETY: nothing is submitted, and no argument read.
         let entered = unsafe { ring.submitter().enter::<()>(0, 0, 0, None) };
         // That it is not enabled yet is the kernel's answer, all else a filter's.
@@ -120,21 +125,36 @@ impl Ring {
     /// # Safety
     /// The step's pointers must stay valid until its result was returned by [`Ring::turn`].
     pub(crate) unsafe fn start(&mut self, key: usize, raw: &Raw) {
-        self.push(encode(raw, &self.registered).user_data(key as u64));
+        let entry = match *raw {
+            Raw::Command { fd, code, ref payload, iov, count } if self.takes_long_commands() => {
+                Entry::Long(entries::long_command(fd, code, payload, iov, count))
+            }
+            _ => Entry::Plain(encode(raw, &self.registered)),
+        };
+        self.push(entry.user_data(key as u64));
+    }
+
+    /// Whether commands with vectors, and with more than 16 bytes that belong to them, can be carried.
+    pub(crate) fn takes_long_commands(&self) -> bool {
+        matches!(self.ring, Entries::Long(_))
     }
 
     /// Asks for the end of a step that waits for a peer; its result still arrives.
     pub(crate) fn cancel(&mut self, key: usize) {
-        self.push(opcode::AsyncCancel::new(key as u64).build().user_data(CANCEL));
+        self.push_plain(opcode::AsyncCancel::new(key as u64).build(), CANCEL);
     }
 
     /// Awaits readiness in place of a step that answered `EAGAIN` (the descriptor is non-blocking).
     pub(crate) fn start_poll(&mut self, key: usize, fd: RawFd, events: i16) {
         let entry = opcode::PollAdd::new(types::Fd(fd), events as u32).build();
-        self.push(entry.user_data(key as u64));
+        self.push_plain(entry, key as u64);
     }
 
-    fn push(&mut self, entry: squeue::Entry) {
+    fn push_plain(&mut self, entry: squeue::Entry, user_data: u64) {
+        self.push(Entry::Plain(entry).user_data(user_data));
+    }
+
+    fn push(&mut self, entry: Entry) {
         self.backlog.push_back(entry);
         self.push_backlog();
     }
@@ -144,15 +164,15 @@ impl Ring {
     fn push_backlog(&mut self) {
         while let Some(entry) = self.backlog.front() {
             // SAFETY: `start` demands valid pointers; the other entries have none or our own box's.
-            let full = unsafe { self.ring.submission().push(entry) }.is_err();
-            if !full {
+            let taken = unsafe { self.ring.push(entry) };
+            if taken {
                 self.in_kernel += 1;
                 self.backlog.pop_front();
                 continue;
             }
             self.enable();
             // Refusals (interrupted, short of memory, completions to be fetched first) pass.
-            if self.ring.submit().is_err() {
+            if self.ring.submitter().submit().is_err() {
                 return;
             }
         }
@@ -171,7 +191,7 @@ impl Ring {
             self.wake_armed = true;
             let count: *mut u64 = &raw mut *self.event_count;
             let entry = opcode::Read::new(types::Fd(self.event_fd), count.cast(), 8).build();
-            self.push(entry.user_data(WAKE));
+            self.push_plain(entry, WAKE);
         }
     }
 
@@ -193,17 +213,18 @@ impl Ring {
         let patience = if self.backlog.is_empty() { patience } else { Patience::None };
         let entered = match patience {
             Patience::None => {
-                let queue = self.ring.submission();
-                let idle = queue.is_empty() && !queue.taskrun() && !queue.cq_overflow();
-                drop(queue);
-                if idle { Ok(0) } else { self.ring.submit() }
+                if self.ring.has_work() {
+                    self.ring.submitter().submit()
+                } else {
+                    Ok(0)
+                }
             }
             Patience::Until(time) => {
                 let time = types::Timespec::from(time);
                 let args = types::SubmitArgs::new().timespec(&time);
                 self.ring.submitter().submit_with_args(1, &args)
             }
-            Patience::Forever => self.ring.submit_and_wait(1),
+            Patience::Forever => self.ring.submitter().submit_and_wait(1),
         };
         self.reap(results);
         match entered {
@@ -215,9 +236,9 @@ impl Ring {
         }
     }
 
-    /// Whether anything but the wake-up read is still with the kernel or waits for it.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.in_kernel == usize::from(self.wake_armed) && self.backlog.is_empty()
+    /// Whether nothing but the wake-up read and so many steps is still with the kernel or waits for it.
+    pub(crate) fn is_idle_but_for(&self, steps: usize) -> bool {
+        self.in_kernel == usize::from(self.wake_armed) + steps && self.backlog.is_empty()
     }
 
     /// Whether there was anything to tell, be it a wake-up.
@@ -245,13 +266,13 @@ impl Drop for Ring {
     fn drop(&mut self) {
         // The kernel may write `event_count` until the read is gone.
         if self.wake_armed {
-            let cancel = opcode::AsyncCancel::new(WAKE).build().user_data(CANCEL);
-            self.push(cancel);
+            self.push_plain(opcode::AsyncCancel::new(WAKE).build(), CANCEL);
             let mut results = Vec::new();
             while self.wake_armed {
                 self.push_backlog();
                 if self
                     .ring
+                    .submitter()
                     .submit_and_wait(1)
                     .is_err_and(|e| e.raw_os_error() != Some(libc::EINTR))
                 {
@@ -262,27 +283,6 @@ impl Drop for Ring {
                 self.reap(&mut results);
             }
         }
-    }
-}
-
-/// The best set-up that this kernel takes: completions run on the issuing thread, when it asks.
-fn build(depth: u32) -> io::Result<IoUring> {
-    let best = IoUring::builder()
-        .setup_cqsize(depth * 4)
-        .setup_clamp()
-        .setup_r_disabled()
-        .setup_submit_all()
-        .setup_single_issuer()
-        .setup_coop_taskrun()
-        .setup_taskrun_flag()
-        .setup_defer_taskrun()
-        .build(depth);
-    match best {
-        // Before 6.1 (some flags from 5.18, 5.19, 6.0) the kernel answers EINVAL.
-        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
-            IoUring::builder().setup_cqsize(depth * 4).setup_clamp().setup_r_disabled().build(depth)
-        }
-        other => other,
     }
 }
 
@@ -339,8 +339,9 @@ fn encode(raw: &Raw, registered: &[Range<usize>]) -> squeue::Entry {
             opcode::Accept::new(types::Fd(fd), no_addr, no_len).flags(libc::SOCK_CLOEXEC).build()
         }
         Raw::PollIn { fd } => opcode::PollAdd::new(types::Fd(fd), libc::POLLIN as u32).build(),
-        Raw::Command { fd, code, payload } => {
-            opcode::UringCmd16::new(types::Fd(fd), code).cmd(payload).build()
+        Raw::Command { fd, code, payload, .. } => {
+            let short = payload.first_chunk().copied().expect("it is longer");
+            opcode::UringCmd16::new(types::Fd(fd), code).cmd(short).build()
         }
     }
 }

@@ -9,7 +9,7 @@
 //! the treatment of short transfers, missing features and interrupted calls.
 
 use crate::member::Member;
-use crate::op::IoVec;
+use crate::op::{COMMAND_BYTES, IoVec};
 use crate::overlay::{self, Task};
 use crate::raw::{IOV_MAX, Raw};
 use crate::reader::ReaderStore;
@@ -29,7 +29,7 @@ pub(crate) enum Work {
     Send,
     Accept,
     PollIn,
-    Command { code: u32, payload: [u8; 16] },
+    Command { code: u32, payload: [u8; COMMAND_BYTES] },
 }
 
 /// Ways to zero a range, in the order tried.
@@ -82,6 +82,8 @@ pub(crate) struct Slot {
     pub(crate) copying: bool,
     /// Its end was asked for: an error of any kind means cancelled.
     pub(crate) cancelled: bool,
+    /// Nobody waits for its end any more: see [`crate::Queue::abandon`].
+    pub(crate) abandoned: bool,
     /// An injected error that replaces the result.
     pub(crate) injected: Option<i32>,
 }
@@ -109,6 +111,7 @@ impl Slot {
             polling: false,
             copying: false,
             cancelled: false,
+            abandoned: false,
             injected: None,
         })
     }
@@ -127,6 +130,7 @@ impl Slot {
         self.polling = false;
         self.copying = false;
         self.cancelled = false;
+        self.abandoned = false;
         self.injected = None;
     }
 
@@ -178,7 +182,10 @@ impl Slot {
             }
             Work::Accept => Raw::Accept { fd: self.fd },
             Work::PollIn => Raw::PollIn { fd: self.fd },
-            Work::Command { code, payload } => Raw::Command { fd: self.fd, code, payload },
+            Work::Command { code, payload } => {
+                let (iov, count) = self.rest();
+                Raw::Command { fd: self.fd, code, payload, iov, count }
+            }
             _ => self.storage_step(),
         }
     }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Buffer, Caller, backends, gather};
-use lapstrake_device::{Completion, IoVec, Op, Queue};
+use lapstrake_device::{COMMAND_BYTES, Completion, IoVec, Op, Queue};
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -39,8 +39,17 @@ fn a_command_reaches_its_driver_by_a_ring_alone() {
     for backend in backends() {
         let mut caller = Caller::new([], backend);
         let is_ring = caller.queue.backend() == "io_uring";
-        let command = Op::Command { fd: null.as_raw_fd(), code: 7, payload: [1; 16] };
-        assert_eq!(caller.call(command), if is_ring { 0 } else { -libc::EOPNOTSUPP });
+        let mut buffer = Buffer::new(8, 0);
+        let (mut short, iov) = ([0; COMMAND_BYTES], [buffer.iov()]);
+        short[..16].fill(1);
+        let command = |payload, iov| Op::Command { fd: null.as_raw_fd(), code: 7, payload, iov };
+        let done = |is_taken| if is_taken { 0 } else { -libc::EOPNOTSUPP };
+        assert_eq!(caller.call(command(short, &[])), done(is_ring));
+        // Those that are longer need entries that kernels before 5.19 do not have.
+        let takes_long = caller.queue.takes_long_commands();
+        assert!(is_ring || !takes_long);
+        assert_eq!(caller.call(command([1; COMMAND_BYTES], &[])), done(takes_long));
+        assert_eq!(caller.call(command(short, &iov)), done(takes_long));
     }
 }
 

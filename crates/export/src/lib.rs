@@ -4,6 +4,7 @@
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod fuse;
+mod mapping;
 pub mod nbd;
 mod session;
 pub mod tls;

@@ -5,7 +5,7 @@
 //! the request's memory, and from there to the members; a reply's payload goes straight from
 //! the memory that the members filled. With TLS they pass through [`crate::tls`] on their way, which copies them.
 
-mod blocks;
+pub(crate) mod blocks;
 mod entry;
 mod patience;
 

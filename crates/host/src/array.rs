@@ -272,6 +272,8 @@ pub(crate) struct Facts {
     /// Clients see a part of the array in its place.
     pub shows_part: OnceLock<PartDetail>,
     pub detail: Detail,
+    /// Every shard's queue takes these.
+    pub takes_long_commands: bool,
     pub scope: EventScope,
     /// Whether the superblocks say clean, once it has stopped.
     pub stopped_clean: OnceLock<bool>,
@@ -360,7 +362,8 @@ impl Array {
         let counters: Vec<Arc<Counters>> = (0..shards).map(|_| Arc::default()).collect();
         let peers =
             resources.iter().map(|resources| resources.peer.clone()).collect::<Arc<[Peer]>>();
-        let facts = Arc::new(facts(&parts, options, scope.clone()));
+        let takes_long = resources.iter().all(|shard| shard.queue.takes_long_commands());
+        let facts = Arc::new(facts(&parts, options, takes_long, scope.clone()));
         let began = Instant::now();
         let supervisor = (!options.read_only)
             .then(|| Supervisor::new(supervisor(&parts, options, shards, &done)));
@@ -590,6 +593,18 @@ impl Handle {
     /// Takes in one client.
     pub fn welcome(&self, client: Box<dyn Client>) {
         self.peers[0].send(Message::Welcome(client));
+    }
+
+    /// How many shards there are.
+    #[must_use]
+    pub fn shards(&self) -> usize {
+        self.peers.len()
+    }
+
+    /// Whether clients' [`Context::command`](crate::Context::command) takes vectors.
+    #[must_use]
+    pub fn takes_long_commands(&self) -> bool {
+        self.facts.takes_long_commands
     }
 
     /// For requests of a thread that is no shard. The first shard takes them in; while there is an [`ArrayIo`] it counts

@@ -3,9 +3,9 @@
 
 use crate::holes::Extent;
 use crate::shard_runtime::ShardRuntime;
-use lapstrake_device::{IoVec, Op};
+use lapstrake_device::{COMMAND_BYTES, IoVec, Op};
 use lapstrake_engine::{Buf, RequestError, RequestKind};
-use std::{ops::Range, os::fd::RawFd, time::Instant};
+use std::{any::Any, ops::Range, os::fd::RawFd, time::Instant};
 
 /// One client's session, driven by its shard.
 pub trait Client: Send {
@@ -161,10 +161,25 @@ impl Context<'_> {
     /// Gives a driver a command, as [`Op::Command`].
     ///
     /// # Safety
-    /// The descriptor stays open, and memory that the payload names valid, until the operation has ended.
-    pub unsafe fn command(&mut self, tag: u32, fd: RawFd, code: u32, payload: [u8; 16]) {
+    /// The descriptor stays open, and memory that the payload and the vectors name valid, until the operation has ended,
+    /// or was given up with that memory.
+    pub unsafe fn command(
+        &mut self,
+        tag: u32,
+        fd: RawFd,
+        code: u32,
+        payload: [u8; COMMAND_BYTES],
+        iov: &[IoVec],
+    ) {
+        let op = Op::Command { fd, code, payload, iov };
         // SAFETY: passed on to the caller.
-        unsafe { self.runtime.client_op(self.client, tag, Op::Command { fd, code, payload }) };
+        unsafe { self.runtime.client_op(self.client, tag, op) };
+    }
+
+    /// Gives up the commands on a descriptor, which only their driver could end; each still reports. The driver may use
+    /// `memory` as long as the shard runs.
+    pub fn abandon(&mut self, fd: RawFd, memory: Box<dyn Any + Send>) {
+        self.runtime.queue.abandon(fd, memory);
     }
 
     /// Tells the operator what became of a client: "`what`: `detail`". If that has just been told of another,

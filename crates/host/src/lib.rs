@@ -60,7 +60,7 @@ pub use join::{Join, JoinError, join};
 pub use lapstrake_array::start::JournalGivenUp;
 pub use lapstrake_control::{ArrayState, BitmapPlace, Detail, MemberState, SyncRequest};
 pub use lapstrake_device::IoVec;
-pub use lapstrake_engine::{Guard, RequestError};
+pub use lapstrake_engine::RequestError;
 pub use lapstrake_engine::{STRIPE_CACHE_SIZE, STRIPE_CACHE_SIZES};
 pub use last_resort::{Recorded, recorded};
 pub use message::{Answer, BitmapWish, Command, Deleted, Greeter, ResizeWish, Settings};

@@ -5,7 +5,10 @@ use super::wire::{Attributes, Body};
 use fuser::FopenFlags;
 use lapstrake_host::ArraySize;
 use std::{
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -23,7 +26,7 @@ pub(super) struct ArrayFile {
     owner: (u32, u32),
     /// Nanoseconds since 1970.
     began: u64,
-    written: u64,
+    written: AtomicU64,
     users: Arc<Users>,
 }
 
@@ -45,7 +48,7 @@ impl ArrayFile {
         // SAFETY: both only ask.
         let owner = unsafe { (libc::geteuid(), libc::getegid()) };
         let began = now();
-        Self { size, read_only, owner, began, written: began, users }
+        Self { size, read_only, owner, began, written: began.into(), users }
     }
 
     /// What it has now: the array's size may change.
@@ -53,8 +56,8 @@ impl ArrayFile {
         self.size.bytes()
     }
 
-    pub(super) fn touch(&mut self) {
-        self.written = now();
+    pub(super) fn touch(&self) {
+        self.written.store(now(), Ordering::Relaxed);
     }
 
     fn permissions(&self) -> u32 {
@@ -68,7 +71,7 @@ impl ArrayFile {
             bytes: self.bytes(),
             blocks: self.bytes() / u64::from(STAT_BLOCK),
             accessed: self.began,
-            changed: self.written,
+            changed: self.written.load(Ordering::Relaxed),
             mode: libc::S_IFREG | self.permissions(),
             owner: self.owner,
             block: 4096,

@@ -24,10 +24,6 @@ const HEAP_BYTES: usize = 1 << 20;
 /// Small enough to come from the heap, not from a mapping of its own that a free gives back.
 const PIECE_BYTES: usize = 16 << 10;
 
-/// Memory for transfers in flight, in bytes: what keeps a few of the longest going, and some hundreds of small
-/// ones.
-const POOL_BYTES: usize = 16 << 20;
-
 /// Memory for the requests of a mount, of which the shard takes, and which it or the thread that sends long answers
 /// gives back.
 pub(super) struct Memory {
@@ -44,8 +40,8 @@ struct State {
 impl Memory {
     /// # Errors
     /// The system refuses it.
-    pub(super) fn new() -> io::Result<Arc<Self>> {
-        let state = Mutex::new(State { pool: Pool::new(POOL_BYTES, true)?, is_short: false });
+    pub(super) fn new(bytes: usize) -> io::Result<Arc<Self>> {
+        let state = Mutex::new(State { pool: Pool::new(bytes, true)?, is_short: false });
         // SAFETY: makes a descriptor, or none.
         let freed = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         if freed < 0 {
@@ -167,6 +163,8 @@ pub(crate) fn lock_all() -> io::Result<()> {
 mod tests {
     use super::*;
 
+    const POOL_BYTES: usize = 8 << 20;
+
     fn is_readable(fd: RawFd) -> bool {
         let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         // SAFETY: one live entry.
@@ -175,7 +173,7 @@ mod tests {
 
     #[test]
     fn who_found_too_little_hears_when_some_is_given_back() {
-        let memory = Memory::new().expect("memory");
+        let memory = Memory::new(POOL_BYTES).expect("memory");
         let mut runs: Vec<Run> = std::iter::from_fn(|| memory.alloc(1 << 20)).collect();
         assert_eq!(runs.len(), POOL_BYTES >> 20);
         assert!(!is_readable(memory.freed()));

@@ -7,18 +7,20 @@
 //!
 //! - `fsync` flushes the array; writes with O_SYNC or O_DSYNC are durable when they return.
 //! - `fallocate` punches holes and zeroes ranges; both read as zeroes afterwards.
-//! - Any offset and length will do: parts of the members' blocks are read, merged and written, in
-//!   turn with all other writes through the mount ([`Guard`](lapstrake_host::Guard)). Other clients that write to other
-//!   bytes of the same block at the same time are not waited for, as on any disk.
-//! - A shard takes requests from the kernel and answers them; a thread of its own sends the long answers. Memory
-//!   for what is in flight is there before the first request.
+//! - Any offset and length will do: parts of the members' blocks are read, merged and written by the engine, in
+//!   turn with all other writes to the block.
+//! - Shards take requests from the kernel and answer them: one reads `/dev/fuse`, and where the kernel hands requests over
+//!   by io_uring all do. Memory for what is in flight is there before the first request.
 
+mod device;
 mod file;
 mod memory;
+mod ring;
 mod session;
 mod transfer;
 mod wire;
 
+use device::Device;
 use file::ArrayFile;
 use fuser::{
     Config, Filesystem, InitFlags, KernelConfig, MountOption, Request, Session, SessionACL,
@@ -27,7 +29,8 @@ use fuser::{
 use lapstrake_device::quoted_path;
 use lapstrake_host::{ArraySize, Handle};
 pub(crate) use memory::lock_all;
-use session::FuseSession;
+use ring::Queues;
+use session::{Common, FuseSession};
 use std::{
     ffi::CString,
     fs, io,
@@ -40,7 +43,11 @@ use std::{
     },
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
     time::Duration,
 };
 use thiserror::Error;
@@ -229,16 +236,29 @@ impl Mount {
         let refused = |what| move |source| FuseError::System { what, source };
         let path = point.path.clone();
         let users = Arc::new(Users::default());
-        let session = Session::new(Terms, &path, &config(read_only));
+        let queues = Queues::new().filter(|_| handle.takes_long_commands());
+        let has_queues = Arc::new(AtomicBool::new(false));
+        let data_bytes = queues.as_ref().map(|queues| queues.data_bytes);
+        let terms = Terms { data_bytes, has_queues: has_queues.clone() };
+        let session = Session::new(terms, &path, &config(read_only));
         let mut session =
             session.map_err(|source| FuseError::Mount { path: path.clone(), source })?;
         let unmounter = session.unmount_callable();
         let device = session.as_fd().try_clone_to_owned().map_err(refused("a descriptor"))?;
-        let served = ArrayFile::new(size.clone(), read_only, users.clone());
         let (gone, going) = mpsc::channel();
-        let served = FuseSession::new(device, served, block.into(), path.clone(), gone)
-            .map_err(refused("what FUSE requests need"))?;
-        handle.welcome(Box::new(served));
+        let common = Common {
+            device: Device::new(device).map_err(refused("a descriptor"))?,
+            file: Arc::new(ArrayFile::new(size.clone(), read_only, users.clone())),
+            block: block.into(),
+            path: path.clone(),
+            _gone: gone,
+        };
+        let queues = queues.as_ref().filter(|_| has_queues.load(Ordering::Relaxed));
+        let sessions = FuseSession::all(&common, queues, handle.shards());
+        drop(common);
+        for session in sessions.map_err(refused("what FUSE requests need"))? {
+            handle.welcome(Box::new(session));
+        }
         let end = Arc::new(End::default());
         let (ending, covered) = (end.clone(), point.clone());
         let (served, scope) = (users.clone(), handle.scope().clone());
@@ -328,17 +348,31 @@ impl Drop for Mount {
 }
 
 /// What is agreed with the kernel at the start.
-struct Terms;
+struct Terms {
+    /// The longest request, if it hands requests over by io_uring.
+    data_bytes: Option<usize>,
+    /// It does. It hands over none before each of its queues has an entry.
+    has_queues: Arc<AtomicBool>,
+}
 
 impl Filesystem for Terms {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         let refused = || io::Error::other("the kernel's FUSE is too old");
-        config.set_max_write(TRANSFER_MAX as u32).map_err(|_| refused())?;
-        config.set_max_background(BACKGROUND_MAX).map_err(|_| refused())?;
         for wanted in [InitFlags::FUSE_ASYNC_DIO, InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP] {
             // An older kernel serves one direct request at a time, or no shared mapping.
             let _ = config.add_capabilities(wanted);
         }
+        let mut longest = TRANSFER_MAX as u32;
+        if let Some(bytes) = self.data_bytes
+            && config.add_capabilities(InitFlags::FUSE_OVER_IO_URING).is_ok()
+        {
+            self.has_queues.store(true, Ordering::Relaxed);
+            longest = bytes as u32;
+            // What it reads ahead of mapped pages is no longer either; it may have asked for less.
+            let _ = config.set_max_readahead(longest);
+        }
+        config.set_max_write(longest).map_err(|_| refused())?;
+        config.set_max_background(BACKGROUND_MAX).map_err(|_| refused())?;
         Ok(())
     }
 }

@@ -5,6 +5,7 @@
 //! their turn.
 
 use super::memory::Run;
+use crate::session::blocks::{Cut, Edge};
 use lapstrake_host::Memory;
 use std::ops::Range;
 
@@ -21,12 +22,21 @@ pub(super) enum Step {
     Read { offset: u64, len: usize },
     /// From byte `at` of the memory.
     Write { offset: u64, at: usize, len: usize, fua: bool },
-    /// Read a block and copy `keep` of it into its image at byte `to` of the memory.
-    Fetch { block: u64, keep: Range<usize>, to: usize },
+    /// A part of a block, which lies in the block's image at byte `at` of the memory.
+    Part { edge: Edge, at: usize, fua: bool },
     /// Without memory.
     Zeroes { range: Range<u64>, unmap: bool },
     /// Of the whole array.
     Flush,
+}
+
+/// Who gets the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// Who reads the device, under this name of the request.
+    Device(u64),
+    /// An entry of the kernel's queues.
+    Entry(usize),
 }
 
 /// What to say at the end.
@@ -39,27 +49,40 @@ pub(super) enum Answer {
     Written(u32),
 }
 
+/// Page-aligned memory of a request.
+#[derive(Debug)]
+pub(super) enum Bytes {
+    Pool(Run),
+    /// What its entry has for data: as long as the longest.
+    Entry(*mut u8),
+}
+
+// SAFETY: an entry's memory is its request's until that is answered.
+unsafe impl Send for Bytes {}
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Transfer {
-    pub unique: u64,
-    pub memory: Option<Run>,
-    /// Start of the range whose turn is held.
-    pub turn: Option<u64>,
+    pub origin: Origin,
+    pub memory: Option<Bytes>,
     /// The next step is the last of the list.
     steps: Vec<Step>,
-    /// On its way, with the memory that it names.
-    pub step: Option<Step>,
+    /// Of the step that is on its way.
     pub lent: Option<Memory>,
     pub answer: Answer,
 }
 
 impl Transfer {
-    pub(super) fn new(unique: u64, memory: Option<Run>, steps: Vec<Step>, answer: Answer) -> Self {
-        Self { unique, memory, turn: None, steps, step: None, lent: None, answer }
+    pub(super) fn new(
+        origin: Origin,
+        memory: Option<Bytes>,
+        steps: Vec<Step>,
+        answer: Answer,
+    ) -> Self {
+        Self { origin, memory, steps, lent: None, answer }
     }
 
-    /// The next step, which is then on its way.
+    /// The next step.
     pub(super) fn next(&mut self) -> Option<Step> {
         let mut step = self.steps.pop()?;
         if let Step::Zeroes { range, unmap } = &mut step {
@@ -69,77 +92,45 @@ impl Transfer {
             }
             range.end = end;
         }
-        self.step = Some(step.clone());
         Some(step)
     }
 
-    /// Byte `at` of the memory.
-    pub(super) fn at(&self, at: usize) -> *mut u8 {
-        self.memory.as_ref().expect("a transfer of bytes has memory").at(at)
+    /// The memory's first byte.
+    pub(super) fn start(&self) -> *mut u8 {
+        match self.memory.as_ref().expect("a transfer of bytes has memory") {
+            Bytes::Pool(run) => run.at(0),
+            Bytes::Entry(start) => *start,
+        }
     }
 
-    /// Where a block is fetched to before it is merged: the memory's last `page` bytes.
-    pub(super) fn scratch(&self, page: usize) -> *mut u8 {
-        self.at(self.memory.as_ref().map_or(0, Run::len) - page)
-    }
-}
-
-/// The whole blocks that hold a range.
-pub(super) fn around(range: Range<u64>, block: u64) -> Range<u64> {
-    range.start / block * block..range.end.next_multiple_of(block)
-}
-
-/// Part of a block that a change leaves as it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Edge {
-    block: u64,
-    keep: Range<usize>,
-}
-
-impl Edge {
-    /// Fetches it to its place in the block's image at byte `to` of the memory.
-    fn fetch_to(&self, to: usize) -> Step {
-        Step::Fetch { block: self.block, keep: self.keep.clone(), to }
+    /// Where in the memory a block lies that is there to be used: its last `page` bytes.
+    pub(super) fn scratch(&self, page: usize) -> usize {
+        match &self.memory {
+            Some(Bytes::Pool(run)) => run.len() - page,
+            _ => unreachable!("parts of blocks are written from memory of the pool"),
+        }
     }
 }
 
-/// What a change of `range` leaves of the first and the last block.
-fn edges(range: Range<u64>, block: u64) -> impl Iterator<Item = Edge> {
-    let part = |at: u64| (at % block) as usize;
-    let head = Edge { block: range.start / block * block, keep: 0..part(range.start) };
-    let tail_keep = if part(range.end) == 0 { 0..0 } else { part(range.end)..block as usize };
-    let tail = Edge { block: range.end / block * block, keep: tail_keep };
-    [head, tail].into_iter().filter(|edge| !edge.keep.is_empty())
-}
-
-/// A write of `range` from memory that holds the blocks around it: what it does not cover of them is fetched first.
-pub(super) fn write(range: Range<u64>, block: u64, fua: bool) -> Vec<Step> {
-    let around = around(range.clone(), block);
-    let len = (around.end - around.start) as usize;
-    let mut steps = vec![Step::Write { offset: around.start, at: 0, len, fua }];
-    steps.extend(
-        edges(range, block).map(|edge| edge.fetch_to((edge.block - around.start) as usize)),
-    );
+/// A write of what `cut` says from memory that holds the blocks around it.
+pub(super) fn write(cut: &Cut, fua: bool) -> Vec<Step> {
+    let at = |offset: u64| (offset - cut.around.start) as usize;
+    let mut steps = Vec::new();
+    if !cut.whole.is_empty() {
+        let len = (cut.whole.end - cut.whole.start) as usize;
+        steps.push(Step::Write { offset: cut.whole.start, at: at(cut.whole.start), len, fua });
+    }
+    steps.extend(cut.edges.iter().map(|&edge| Step::Part { edge, at: at(edge.block), fua }));
     steps
 }
 
-/// Makes `range` read as zeroes. Blocks that it covers in part are written from memory of zeroes, `page` bytes
-/// for each.
-pub(super) fn zero(range: Range<u64>, block: u64, page: usize, unmap: bool) -> Vec<Step> {
+/// Makes what `cut` says read as zeroes; for parts of blocks the memory begins with a block of zeroes.
+pub(super) fn zero(cut: &Cut, unmap: bool) -> Vec<Step> {
     let mut steps = Vec::new();
-    let inside = range.start.next_multiple_of(block)..range.end / block * block;
-    if inside.start < inside.end {
-        steps.push(Step::Zeroes { range: inside, unmap });
+    if !cut.whole.is_empty() {
+        steps.push(Step::Zeroes { range: cut.whole.clone(), unmap });
     }
-    let edges: Vec<Edge> = edges(range, block).collect();
-    let mut blocks: Vec<u64> = edges.iter().map(|edge| edge.block).collect();
-    blocks.dedup();
-    for (index, offset) in blocks.into_iter().enumerate() {
-        let at = index * page;
-        steps.push(Step::Write { offset, at, len: block as usize, fua: false });
-        let of_block = edges.iter().filter(|edge| edge.block == offset);
-        steps.extend(of_block.map(|edge| edge.fetch_to(at)));
-    }
+    steps.extend(cut.edges.iter().map(|&edge| Step::Part { edge, at: 0, fua: false }));
     steps
 }
 
@@ -148,65 +139,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_keeps_what_it_does_not_cover_of_its_blocks() {
-        let kept = |range: Range<u64>| -> Vec<(u64, Range<usize>)> {
-            edges(range, 512).map(|edge| (edge.block, edge.keep)).collect()
-        };
-        assert_eq!(kept(512..1024), vec![]);
-        assert_eq!(kept(0..1), vec![(0, 1..512)]);
-        assert_eq!(kept(513..514), vec![(512, 0..1), (512, 2..512)]);
-        assert_eq!(kept(1000..1024), vec![(512, 0..488)]);
-        assert_eq!(kept(1..1025), vec![(0, 0..1), (1024, 1..512)]);
-    }
-
-    #[test]
-    fn whole_blocks_around_a_range() {
-        assert_eq!(around(0..1, 512), 0..512);
-        assert_eq!(around(511..513, 512), 0..1024);
-        assert_eq!(around(512..1024, 512), 512..1024);
-        assert_eq!(around(512..1024, 4096), 0..4096);
-    }
-
-    #[test]
-    fn blocks_written_in_part_are_fetched_first() {
-        let in_order = |mut steps: Vec<Step>| {
-            steps.reverse();
-            steps
-        };
-        let fetch = |block, keep, to| Step::Fetch { block, keep, to };
-        assert_eq!(
-            in_order(write(700..1100, 512, true)),
-            [
-                fetch(1024, 76..512, 512),
-                fetch(512, 0..188, 0),
-                Step::Write { offset: 512, at: 0, len: 1024, fua: true },
-            ]
-        );
-        assert_eq!(
-            in_order(zero(700..1600, 512, PAGE, false)),
-            [
-                fetch(1536, 64..512, PAGE),
-                Step::Write { offset: 1536, at: PAGE, len: 512, fua: false },
-                fetch(512, 0..188, 0),
-                Step::Write { offset: 512, at: 0, len: 512, fua: false },
-                Step::Zeroes { range: 1024..1536, unmap: false },
-            ]
-        );
-        assert_eq!(
-            in_order(zero(10..20, 512, PAGE, true)),
-            [
-                fetch(0, 20..512, 0),
-                fetch(0, 0..10, 0),
-                Step::Write { offset: 0, at: 0, len: 512, fua: false },
-            ]
-        );
+    fn parts_of_blocks_are_written_by_themselves() {
+        let cut = Cut::new(700, 900, 512);
+        let [head, tail] = cut.edges[..] else { panic!("{cut:?}") };
+        let whole = Step::Write { offset: 1024, at: 512, len: 512, fua: true };
+        let parts = [
+            Step::Part { edge: head, at: 0, fua: true },
+            Step::Part { edge: tail, at: 1024, fua: true },
+        ];
+        let mut all = write(&cut, true);
+        assert_eq!(all.remove(0), whole);
+        assert_eq!(all, parts);
+        let mut all = zero(&cut, false);
+        assert_eq!(all.remove(0), Step::Zeroes { range: 1024..1536, unmap: false });
+        assert!(all.iter().all(|step| matches!(step, Step::Part { at: 0, fua: false, .. })));
+        let within = Cut::new(10, 10, 512);
+        assert!(matches!(write(&within, false)[..], [Step::Part { at: 0, .. }]));
+        let whole = Cut::new(512, 1024, 512);
+        let all = Step::Write { offset: 512, at: 0, len: 1024, fua: false };
+        assert_eq!(write(&whole, false), [all]);
     }
 
     #[test]
     fn a_long_range_is_zeroed_in_bounded_steps() {
         let end = 2 * ZEROES_MAX + 512;
-        let steps = zero(0..end, 512, PAGE, true);
-        let mut transfer = Transfer::new(1, None, steps, Answer::Done);
+        let steps = zero(&Cut::new(0, end, 512), true);
+        let mut transfer = Transfer::new(Origin::Device(1), None, steps, Answer::Done);
         let mut at = 0;
         while let Some(step) = transfer.next() {
             let Step::Zeroes { range, unmap: true } = step else { panic!("{step:?}") };

@@ -20,10 +20,10 @@
 
 /// Bytes of a request before a write's data: its header, then its body.
 pub(super) const HEAD: usize = IN_HEADER + WRITE_BODY;
-const IN_HEADER: usize = 40;
+pub(super) const IN_HEADER: usize = 40;
 const WRITE_BODY: usize = 40;
 /// The longest body that is read here, setattr's.
-const BODY_MAX: usize = 88;
+pub(super) const BODY_MAX: usize = 88;
 /// Of an answer.
 const OUT_HEADER: usize = 16;
 /// The longest answer that is no data.
@@ -100,12 +100,16 @@ pub(super) enum Call {
 /// None if it is cut short.
 pub(super) fn parse(head: &[u8], rest: &[u8]) -> Option<Request> {
     let (header, body) = head.split_at_checked(IN_HEADER)?;
-    let header = Fields(header);
     let mut whole = [0; BODY_MAX];
     let rest_used = rest.len().min(BODY_MAX - WRITE_BODY);
     whole[..body.len()].copy_from_slice(body);
     whole[body.len()..][..rest_used].copy_from_slice(&rest[..rest_used]);
-    let body = Fields(&whole[..body.len() + rest_used]);
+    parse_parts(header, &whole[..body.len() + rest_used], rest.len())
+}
+
+/// Reads a request whose header, body and data (of so many bytes) lie apart. None if it is cut short.
+pub(super) fn parse_parts(header: &[u8], body: &[u8], data: usize) -> Option<Request> {
+    let (header, body) = (Fields(header), Fields(body));
     let call = match header.u32(4)? {
         opcode::FORGET | opcode::BATCH_FORGET => Call::Forget,
         opcode::GETATTR => Call::GetAttr,
@@ -124,7 +128,7 @@ pub(super) fn parse(head: &[u8], rest: &[u8]) -> Option<Request> {
         opcode::READ => Call::Read { offset: body.u64(8)?, len: body.u32(16)? },
         opcode::WRITE => {
             let len = body.u32(16)?;
-            if len as usize != rest.len() {
+            if len as usize != data {
                 return None;
             }
             Call::Write { offset: body.u64(8)?, len, flags: body.u32(32)? }
@@ -219,6 +223,11 @@ impl Body {
         let (free, files, name_max) = (0, 1, 255);
         let body = Self::empty().words(&[blocks, free, free, files, free]);
         body.halves(&[block, name_max, block]).halves(&[0; 7])
+    }
+
+    /// What follows the header.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes[OUT_HEADER..self.len]
     }
 
     /// The whole answer to this request.

@@ -8,29 +8,29 @@ use std::ops::Range;
 
 /// A block that a request covers in part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Edge {
+pub(crate) struct Edge {
     /// Where the block begins.
-    pub(super) block: u64,
+    pub(crate) block: u64,
     /// Bytes of it before the part.
-    pub(super) skip: u32,
+    pub(crate) skip: u32,
     /// Bytes of the part.
-    pub(super) len: u32,
+    pub(crate) len: u32,
 }
 
 /// A range of bytes, cut at blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Cut {
+pub(crate) struct Cut {
     /// All blocks that it touches.
-    pub(super) around: Range<u64>,
+    pub(crate) around: Range<u64>,
     /// Those that it covers.
-    pub(super) whole: Range<u64>,
+    pub(crate) whole: Range<u64>,
     /// The first and the last, if it covers these in part; one block may be both.
-    pub(super) edges: SmallVec<[Edge; 2]>,
+    pub(crate) edges: SmallVec<[Edge; 2]>,
 }
 
 impl Cut {
     /// `block` is a power of two.
-    pub(super) fn new(offset: u64, len: u64, block: u64) -> Self {
+    pub(crate) fn new(offset: u64, len: u64, block: u64) -> Self {
         let (end, mask) = (offset + len, block - 1);
         let around = offset & !mask..(end + mask) & !mask;
         let mut whole = (offset + mask) & !mask..end & !mask;
@@ -55,12 +55,12 @@ impl Cut {
     }
 
     /// Bytes before the range in the first block.
-    pub(super) fn skip(&self, offset: u64) -> u32 {
+    pub(crate) fn skip(&self, offset: u64) -> u32 {
         (offset - self.around.start) as u32
     }
 
     /// Bytes that all blocks touched have.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         (self.around.end - self.around.start) as usize
     }
 }

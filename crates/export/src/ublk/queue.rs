@@ -11,12 +11,13 @@
 //!   session closes.
 
 use super::{DEPTH_MAX, READ, UblkError, WRITE};
+use crate::mapping::Mapping;
+use lapstrake_device::COMMAND_BYTES;
 use lapstrake_host::{ArraySize, Client, Context, Kind, Memory, RequestError};
 use std::{
     fs::File,
     io,
     os::fd::AsRawFd,
-    ptr::{self, NonNull},
     sync::{Arc, mpsc::Sender},
     time::Instant,
 };
@@ -34,41 +35,6 @@ const COMMIT_AND_FETCH: u32 = super::ioctl(READ | WRITE, 0x21, 16);
 /// `UBLK_IO_F_FUA`, and `UBLK_IO_F_NOUNMAP`.
 const FUA: u32 = 1 << 13;
 const NO_UNMAP: u32 = 1 << 15;
-
-/// Mapped memory.
-struct Mapping {
-    start: NonNull<u8>,
-    bytes: usize,
-}
-
-// SAFETY: it is memory of the process; each use is an unsafe act of its own.
-unsafe impl Send for Mapping {}
-
-impl Mapping {
-    /// Of a file for reading, or of nothing for reading and writing.
-    fn new(file: Option<(&File, u64)>, bytes: usize) -> io::Result<Self> {
-        let (fd, at) = file.map_or((-1, 0), |(file, at)| (file.as_raw_fd(), at));
-        let (rights, flags) = match file {
-            Some(_) => (libc::PROT_READ, libc::MAP_SHARED),
-            None => (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS),
-        };
-        // SAFETY: makes a mapping at a place that is free, or none.
-        let start = unsafe {
-            libc::mmap(ptr::null_mut(), bytes, rights, flags | libc::MAP_POPULATE, fd, at as i64)
-        };
-        match NonNull::new(start.cast()).filter(|_| start != libc::MAP_FAILED) {
-            Some(start) => Ok(Self { start, bytes }),
-            None => Err(io::Error::last_os_error()),
-        }
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: it is mapped, and whoever knew of it has gone.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
-    }
-}
 
 /// A request of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,14 +131,14 @@ impl QueueSession {
 
     fn buffer(&self, tag: usize) -> *mut u8 {
         // SAFETY: there is one for each tag.
-        unsafe { self.buffers.start.as_ptr().add(tag * self.terms.request_bytes as usize) }
+        unsafe { self.buffers.start().add(tag * self.terms.request_bytes as usize) }
     }
 
     /// A descriptor, which the driver changes only while it has the tag.
     fn descriptor(&self, tag: usize) -> (u32, u32, u64) {
         // SAFETY: there is one for each tag, and it begins at a multiple of eight.
         unsafe {
-            let at = self.descriptors.start.as_ptr().add(tag * DESCRIPTOR_BYTES);
+            let at = self.descriptors.start().add(tag * DESCRIPTOR_BYTES);
             let words = at.cast::<u32>();
             (
                 words.read_volatile(),
@@ -183,13 +149,13 @@ impl QueueSession {
     }
 
     fn give(&self, cx: &mut Context<'_>, tag: usize, code: u32, result: i32) {
-        let mut payload = [0; 16];
+        let mut payload = [0; COMMAND_BYTES];
         payload[..2].copy_from_slice(&self.index.to_ne_bytes());
         payload[2..4].copy_from_slice(&(tag as u16).to_ne_bytes());
         payload[4..8].copy_from_slice(&result.to_ne_bytes());
-        payload[8..].copy_from_slice(&(self.buffer(tag) as u64).to_ne_bytes());
+        payload[8..16].copy_from_slice(&(self.buffer(tag) as u64).to_ne_bytes());
         // SAFETY: the session holds the descriptor and the buffer, and is dropped when its operations have ended.
-        unsafe { cx.command(tag as u32, self.device.as_raw_fd(), code, payload) };
+        unsafe { cx.command(tag as u32, self.device.as_raw_fd(), code, payload, &[]) };
     }
 
     fn begin(&mut self, cx: &mut Context<'_>, tag: usize) {

@@ -1,6 +1,6 @@
 //! Promise: over FUSE the array behaves as a file of fixed size, at any offset and length.
 
-use crate::support::{Setup, has_fuse};
+use crate::support::{Served, Setup, has_fuse};
 use lapstrake_geometry::Level;
 use std::{
     fs::{File, Permissions},
@@ -140,13 +140,20 @@ fn writers_of_neighbouring_bytes_lose_nothing() {
 /// Requests of a MiB find memory for fifteen at a time; the others wait, and so do small ones among them.
 #[test]
 fn more_long_requests_than_there_is_memory_for_are_all_answered() {
-    const WRITERS: usize = 40;
-    const LEN: usize = 1 << 20;
     if !has_fuse() {
         return;
     }
-    let (member_bytes, faults) = (20 << 20, "op=read+write,delay=20ms".into());
-    let served = Setup { member_bytes, faults, ..Setup::default() }.serve();
+    for shards in [1, 2] {
+        let (member_bytes, faults) = (20 << 20, "op=read+write,delay=20ms".into());
+        answers_many_long_requests(
+            &Setup { shards, member_bytes, faults, ..Setup::default() }.serve(),
+        );
+    }
+}
+
+fn answers_many_long_requests(served: &Served) {
+    const WRITERS: usize = 40;
+    const LEN: usize = 1 << 20;
     let files: Vec<File> = (0..WRITERS).map(|_| served.open()).collect();
     std::thread::scope(|scope| {
         for (index, file) in files.iter().enumerate() {

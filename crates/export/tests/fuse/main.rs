@@ -3,6 +3,7 @@
 mod file;
 mod loop_device;
 mod mounts;
+mod ring;
 mod support;
 
 /// Serves, where it is run by [`support::Setup::serve`].

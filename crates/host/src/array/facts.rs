@@ -154,7 +154,12 @@ fn detail(parts: &Parts, options: &Options) -> Detail {
     }
 }
 
-pub(super) fn facts(parts: &Parts, options: &Options, scope: EventScope) -> Facts {
+pub(super) fn facts(
+    parts: &Parts,
+    options: &Options,
+    takes_long_commands: bool,
+    scope: EventScope,
+) -> Facts {
     let detail = detail(parts, options);
     let plan = &parts.plan;
     let of = |device: &Arc<Member>| MemberFact::new(device, device.spec().names());
@@ -171,6 +176,7 @@ pub(super) fn facts(parts: &Parts, options: &Options, scope: EventScope) -> Fact
         size: parts.bytes().into(),
         shows_part: OnceLock::new(),
         detail,
+        takes_long_commands,
         scope,
         stopped_clean: OnceLock::new(),
     }

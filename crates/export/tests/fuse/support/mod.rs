@@ -18,10 +18,11 @@ use std::{
 };
 use tempfile::TempDir;
 
-pub use lapstrake_not_run::not_run;
+pub use lapstrake_not_run::{left_out, not_run};
 
 const SERVE: &str = "LAPSTRAKE_TEST_SERVE";
 const READ_ONLY: &str = "LAPSTRAKE_TEST_READ_ONLY";
+const TWICE: &str = "LAPSTRAKE_TEST_TWICE";
 const SHARDS: &str = "LAPSTRAKE_TEST_SHARDS";
 const WORD: &str = "served:";
 
@@ -35,6 +36,21 @@ pub fn has_fuse() -> bool {
         not_run("/dev/fuse cannot be opened");
     }
     there
+}
+
+/// Whether the kernel hands requests over by io_uring; said aloud where not, and switched on by nobody here.
+pub fn has_ring(what: &str) -> bool {
+    let switch = std::fs::read_to_string("/sys/module/fuse/parameters/enable_uring");
+    let is_on = switch.as_ref().is_ok_and(|word| word.trim() == "Y");
+    let threads = std::env::var("LAPSTRAKE_BACKEND").is_ok_and(|backend| backend == "threads");
+    if threads {
+        left_out(format!("{what}: it is chosen to do without io_uring"));
+    } else if switch.is_err() {
+        not_run(format!("{what}: this kernel's FUSE has no io_uring (Linux 6.14 and newer have)"));
+    } else if !is_on {
+        not_run(format!("{what}: the kernel's parameter fuse.enable_uring is off"));
+    }
+    is_on && !threads
 }
 
 pub fn is_root() -> bool {
@@ -53,6 +69,8 @@ pub struct Setup {
     pub read_only: bool,
     /// With more than one, another client has part of the array on the first, and the mount is on the second.
     pub shards: usize,
+    /// The array is served as another file, too, with `-too` behind its name.
+    pub twice: bool,
     /// For `LAPSTRAKE_FAULT`.
     pub faults: String,
     /// Serve as this user.
@@ -72,6 +90,7 @@ impl Default for Setup {
             is_dense: false,
             read_only: false,
             shards: 1,
+            twice: false,
             faults: String::new(),
             user: None,
             group: None,
@@ -123,6 +142,9 @@ impl Setup {
             .stdout(Stdio::piped());
         if self.read_only {
             command.env(READ_ONLY, "1");
+        }
+        if self.twice {
+            command.env(TWICE, "1");
         }
         if let Some(user) = self.user {
             command.uid(user).gid(user);
@@ -195,6 +217,18 @@ impl Served {
         }
     }
 
+    /// Of the serving process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Kills it, and takes away what it leaves mounted.
+    pub fn kill(&mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it ends");
+        self.abort();
+    }
+
     /// Tells the server something.
     pub fn say(&mut self, word: &str) {
         let input = self.input.as_mut().expect("not ended yet");
@@ -254,8 +288,10 @@ pub fn serve_if_asked() {
     let array = Array::start(opened.parts, &options).expect("starts");
     let _neighbour = (shards > 1).then(|| array.handle().array_io());
     let (bytes, block) = (array.bytes(), array.facts().block_bytes);
-    let mounted = Mount::new(array.handle(), bytes.into(), block, read_only, Path::new(file));
-    let mut mount = match mounted {
+    let mount =
+        |file: &str| Mount::new(array.handle(), bytes.into(), block, read_only, Path::new(file));
+    let too = std::env::var_os(TWICE).map(|_| mount(&format!("{file}-too")).expect("mounted, too"));
+    let mut mount = match mount(file) {
         Ok(mount) => Some(mount),
         Err(error) => return say(&error.to_string()),
     };
@@ -277,8 +313,10 @@ pub fn serve_if_asked() {
             _ => panic!("not a command"),
         }
     }
-    if let Some(Err(error)) = mount.map(Mount::unmount) {
-        say(&error.to_string());
+    for mount in [mount, too].into_iter().flatten() {
+        if let Err(error) = mount.unmount() {
+            say(&error.to_string());
+        }
     }
     say(if array.stop() { "stopped clean" } else { "stopped" });
     end.recv().expect("it ends with the array at the latest");
