@@ -42,6 +42,18 @@ pub fn run_all(quick: bool, wanted: &[&str]) -> Result<(), Error> {
     Err(Error::Failed(format!("failed, or missed a gate: {}", failed.join("; "))))
 }
 
+/// Runs the one that says where a small request's time goes, and gates nothing.
+///
+/// # Errors
+/// If it fails.
+pub fn budget(quick: bool) -> Result<(), Error> {
+    let name = "lapstrake-bench-serve";
+    run(cargo().args(["build", "--locked", "--quiet", "--profile", "dist", "--package", name]))?;
+    let program = workspace()?.target_directory.join("dist").join(name);
+    let quickly = quick.then_some("--quick");
+    run(Command::new(program).current_dir(root()).arg("--budget").args(quickly))
+}
+
 struct Program<'a> {
     package: &'a str,
     name: &'a str,

@@ -14,6 +14,7 @@ use tempfile::TempDir;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Raid0Of4,
+    Raid1Of2,
     Raid5Of4,
     Raid6Of6,
     Raid10Of4,
@@ -23,6 +24,7 @@ impl Kind {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Raid0Of4 => "raid0 of 4",
+            Self::Raid1Of2 => "raid1 of 2",
             Self::Raid5Of4 => "raid5 of 4",
             Self::Raid6Of6 => "raid6 of 6",
             Self::Raid10Of4 => "raid10 of 4",
@@ -32,6 +34,7 @@ impl Kind {
     fn level(self) -> &'static str {
         match self {
             Self::Raid0Of4 => "0",
+            Self::Raid1Of2 => "1",
             Self::Raid5Of4 => "5",
             Self::Raid6Of6 => "6",
             Self::Raid10Of4 => "10",
@@ -39,7 +42,11 @@ impl Kind {
     }
 
     fn members(self) -> usize {
-        if self == Self::Raid6Of6 { 6 } else { 4 }
+        match self {
+            Self::Raid1Of2 => 2,
+            Self::Raid6Of6 => 6,
+            _ => 4,
+        }
     }
 
     /// Bytes that members get for each byte of data written in whole stripes.
@@ -48,7 +55,7 @@ impl Kind {
             Self::Raid0Of4 => 1.0,
             Self::Raid5Of4 => 4.0 / 3.0,
             Self::Raid6Of6 => 6.0 / 4.0,
-            Self::Raid10Of4 => 2.0,
+            Self::Raid1Of2 | Self::Raid10Of4 => 2.0,
         }
     }
 }
@@ -83,7 +90,12 @@ pub(crate) fn lapstrake() -> &'static Path {
         let path = own.with_file_name("lapstrake");
         if !cfg!(debug_assertions) {
             let status = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()))
-                .args(["build", "--quiet", "--package", "lapstrake-cli", "--release"])
+                .args(["build", "--quiet", "--package", "lapstrake-cli", "--profile"])
+                .arg(
+                    own.parent()
+                        .and_then(Path::file_name)
+                        .expect("it lies in its profile's directory"),
+                )
                 .current_dir(env!("CARGO_MANIFEST_DIR"))
                 .status()
                 .expect("cargo runs");

@@ -11,6 +11,8 @@
 //! depth 1, from one shard (these alone: --vhost-user). The root disk is shown, not gated: its spread is 100 %.
 
 mod arrays;
+mod budget;
+mod client;
 mod direct;
 mod fio;
 mod nbd;
@@ -37,6 +39,10 @@ fn main() -> ExitCode {
         time: Duration::from_millis(if quick { 200 } else { 3000 }),
         member_mib: if quick { 64 } else { 256 },
     };
+    if has("--budget") {
+        budget::print(&plan);
+        return ExitCode::SUCCESS;
+    }
     let mut report = Report::default();
     let memory = Place::tmpfs();
     vhost_user::compare(&plan, &memory, Kind::Raid0Of4, true, &mut report);

@@ -21,7 +21,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn start(mut command: Command, socket: &Path) -> Self {
+    pub(crate) fn start(command: &mut Command, socket: &Path) -> Self {
         let child = command.stdout(Stdio::null()).spawn().expect("the server starts");
         let patience = Instant::now() + Duration::from_secs(20);
         while UnixStream::connect(socket).is_err() {
@@ -29,6 +29,10 @@ impl Server {
             std::thread::sleep(Duration::from_millis(10));
         }
         Self { child, uri: format!("nbd+unix:///?socket={}", socket.display()) }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// A figure of /proc/PID/status, summed over threads for context switches.
@@ -74,7 +78,7 @@ pub(crate) fn compare(
     let mut command = Command::new(lapstrake());
     command.arg("serve").args(&files.members).arg("--nbd");
     command.arg(format!("unix:{}", socket.display())).stderr(Stdio::null());
-    let ours = Server::start(command, &socket);
+    let ours = Server::start(&mut command, &socket);
     let plain = files.dir.path().join("plain");
     filled(&plain, plan.member_mib * 3 / 2);
     let socket = files.dir.path().join("peer");
@@ -85,7 +89,7 @@ pub(crate) fn compare(
         .arg("file")
         .arg(&plain)
         .stderr(Stdio::null());
-    let peer = Server::start(command, &socket);
+    let peer = Server::start(&mut command, &socket);
     for (load, gate) in LOADS.iter().zip(gates) {
         let mut pairs = Pairs::default();
         for _ in 0..plan.rounds {

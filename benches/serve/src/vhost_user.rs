@@ -107,7 +107,7 @@ pub(crate) fn compare(
     let mut command = Command::new(lapstrake());
     command.arg("serve").args(&files.members).args(["--shards", "1", "--vhost-user"]).arg(&disk);
     command.arg("--nbd").arg(format!("unix:{}", nbd.display())).stderr(Stdio::null());
-    let server = Server::start(command, &nbd);
+    let server = Server::start(&mut command, &nbd);
     for (load, gate) in &LOADS {
         let mut pairs = Pairs::default();
         for _ in 0..plan.rounds {

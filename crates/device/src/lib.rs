@@ -28,6 +28,7 @@ mod memory;
 mod op;
 pub mod overlay;
 mod poller;
+mod polling;
 mod pool;
 mod probe;
 mod queue;

@@ -22,6 +22,7 @@ use crate::fault::{Kind, Outcome};
 use crate::member::Member;
 use crate::op::{Completion, IoVec, Op};
 use crate::poller::Poller;
+use crate::polling::{self, LOOK_MAX, Look, Polling};
 use crate::raw::Raw;
 use crate::ring::{Patience, Ring};
 use crate::slot::{Next, Slot, Work, Zeroing};
@@ -79,6 +80,7 @@ pub struct Queue {
     results: Vec<(usize, i32)>,
     delayed: BinaryHeap<Reverse<(Instant, usize)>>,
     driver: Driver,
+    polling: Polling,
     /// Slots that are [copying](Slot::copying).
     copies: usize,
     /// Beside a ring, for what it cannot carry; no thread until the first use.
@@ -114,6 +116,7 @@ impl Queue {
             results: Vec::new(),
             delayed: BinaryHeap::new(),
             driver,
+            polling: Polling::new(),
             copies: 0,
             helpers: Workers::new(HELPERS, waker.clone()),
             waker,
@@ -253,7 +256,10 @@ impl Queue {
     /// # Errors
     /// Only if the back end itself fails; no operation's error shows here.
     pub fn wait(&mut self, out: &mut Vec<Completion>, timeout: Option<Duration>) -> io::Result<()> {
-        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        let began = Instant::now();
+        let deadline = timeout.map(|timeout| began + timeout);
+        let is_idle = self.ready.is_empty();
+        let look = if is_idle && self.polling.is_due() { self.look_out(deadline)? } else { None };
         loop {
             let sleeps = self.ready.is_empty() && self.waker.try_sleep();
             let patience = if sleeps { self.patience(deadline) } else { Patience::None };
@@ -262,11 +268,40 @@ impl Queue {
             let inner_progress = turned?;
             let late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
             if !self.ready.is_empty() || woken || late || !inner_progress {
-                self.make_sure();
-                out.append(&mut self.ready);
+                if is_idle {
+                    self.polling.waited(began.elapsed(), look);
+                }
+                self.hand_out(out);
                 return Ok(());
             }
         }
+    }
+
+    /// Hands out what has ended without the kernel's word, as transfers of members in memory and most sends do, and
+    /// submits nothing: true if there was any.
+    pub fn take_ready(&mut self, out: &mut Vec<Completion>) -> bool {
+        self.looked.clear();
+        let any = !self.ready.is_empty();
+        self.hand_out(out);
+        any
+    }
+
+    fn hand_out(&mut self, out: &mut Vec<Completion>) {
+        self.make_sure();
+        out.append(&mut self.ready);
+    }
+
+    /// Hands what is queued to the kernel, then looks for what comes of it before this thread would sleep.
+    fn look_out(&mut self, deadline: Option<Instant>) -> io::Result<Option<Look>> {
+        self.turn(Patience::None)?;
+        if !self.ready.is_empty() {
+            return Ok(None);
+        }
+        let Self { driver: Driver::Ring(ring), waker, delayed, .. } = self else { return Ok(None) };
+        let due = delayed.peek().map(|&Reverse((due, _))| due);
+        let ends = [Some(Instant::now() + LOOK_MAX), deadline, due];
+        let until = ends.into_iter().flatten().min().expect("one is there in any case");
+        Ok(polling::look_out(until, || ring.has_news() || waker.is_notified()))
     }
 
     /// Looks once more at the files that were read: one that was cut off, and made longer again by a write that was under

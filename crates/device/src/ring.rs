@@ -236,6 +236,14 @@ impl Ring {
         }
     }
 
+    /// Whether the next [`Ring::turn`] would find something, without asking the kernel.
+    pub(crate) fn has_news(&mut self) -> bool {
+        let queue = self.ring.submission();
+        let has_work = queue.taskrun() || queue.cq_overflow();
+        drop(queue);
+        has_work || !self.ring.completion().is_empty()
+    }
+
     /// Whether nothing but the wake-up read and so many steps is still with the kernel or waits for it.
     pub(crate) fn is_idle_but_for(&self, steps: usize) -> bool {
         self.in_kernel == usize::from(self.wake_armed) + steps && self.backlog.is_empty()

@@ -50,6 +50,11 @@ impl Waker {
         self.0.event.as_raw_fd()
     }
 
+    /// Whether somebody woke the loop since it last looked.
+    pub(crate) fn is_notified(&self) -> bool {
+        self.0.state.load(Ordering::Acquire) == NOTIFIED
+    }
+
     /// Announces sleep; false if somebody woke the loop since it last looked.
     pub(crate) fn try_sleep(&self) -> bool {
         let state = &self.0.state;

@@ -31,6 +31,28 @@ fn bytes_go_where_they_belong_in_a_window() {
 }
 
 #[test]
+fn what_has_ended_at_once_can_be_taken_without_a_wait() {
+    for backend in common::backends() {
+        let mut queue = Queue::new([Arc::new(Member::memory(8192))], backend, 8).unwrap();
+        let (mut first, mut second) = (Buffer::new(4096, 1), Buffer::new(4096, 2));
+        let mut done = Vec::new();
+        assert!(!queue.take_ready(&mut done));
+        // SAFETY: the buffers live until the completions.
+        unsafe {
+            let iov = &[first.iov()];
+            queue.submit(1, Op::Write { member: 0, offset: 4096, iov, fua: false });
+            queue.submit(2, Op::Read { member: 0, offset: 4096, iov: &[second.iov()] });
+        }
+        assert!(done.is_empty(), "nothing is handed out by a submission");
+        assert!(queue.take_ready(&mut done));
+        let done: Vec<_> = done.iter().map(|it| (it.token, it.result)).collect();
+        assert_eq!(done, [(1, 4096), (2, 4096)]);
+        assert_eq!(second.bytes(), first.bytes());
+        assert_eq!(queue.in_flight(), 0);
+    }
+}
+
+#[test]
 fn nothing_outside_the_window_is_reached() {
     everywhere(|dir, backend| {
         let path = file(dir, "m", MIB);

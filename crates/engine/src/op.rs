@@ -477,7 +477,9 @@ impl Shard {
         let is_synced = self.in_sync.covers(self.member_range(op));
         let rmw = lost_touched == 0 && is_synced && kept == op.known;
         match (rmw, lost_other == 0) {
-            (true, true) if touched + parities < others => Some(Plan::Rmw),
+            (true, true) if touched + parities < others + u32::from(self.prefers_rmw) => {
+                Some(Plan::Rmw)
+            }
             (_, true) => Some(Plan::Rcw),
             (true, false) => Some(Plan::Rmw),
             (false, false) => Some(Plan::Restore),

@@ -146,6 +146,8 @@ pub struct Shard {
     notices: VecDeque<Notice>,
     guard: Guard<Job>,
     pub(crate) read_only: bool,
+    /// See [`Shard::prefer_rmw`].
+    pub(crate) prefers_rmw: bool,
     block: Sectors,
     pub(crate) gate: WriteGate,
     /// Those whose range has become free.
@@ -198,6 +200,7 @@ impl Shard {
             notices: VecDeque::new(),
             guard: Guard::default(),
             read_only: config.read_only,
+            prefers_rmw: false,
             block: config.block,
             gate: WriteGate::new(config.bitmap),
             released: VecDeque::new(),
@@ -447,6 +450,13 @@ impl Shard {
     #[must_use]
     pub fn is_sync_idle(&self) -> bool {
         self.syncs.is_idle()
+    }
+
+    /// Where a write could read old data and parity, or as many blocks of other data, it reads the former from now on
+    /// (md's `rmw_level` 2; until then the latter, as md does by default): half as many members take part, and what is
+    /// read is what is written.
+    pub fn prefer_rmw(&mut self) {
+        self.prefers_rmw = true;
     }
 
     /// Sends writes out without waiting for neighbours: no more will come.

@@ -764,7 +764,11 @@ fn shard(
         behind_pages: CacheTerms::of(plan).behind_pages(),
     };
     let members = plan.members.iter().map(config).collect();
-    Shard::new(plan.shard_config(done, members, &terms))
+    let mut shard = Shard::new(plan.shard_config(done, members, &terms));
+    if plan.members.iter().all(|member| !member.device.rotational()) {
+        shard.prefer_rmw();
+    }
+    shard
 }
 
 /// Of what the array uses of the member.

@@ -101,11 +101,28 @@ impl Runner {
             }
             self.time();
             self.settle();
+            self.take_ready(&mut done);
             self.runtime.close_removed();
             self.runtime.trim_cache();
             self.runtime.publish();
         }
         self.runtime.tell_more(Time(u64::MAX));
+    }
+
+    /// Takes up what ended at once before the queue is turned to again, which may ask the kernel, or sleep. What follows
+    /// from the first is done at once: its client sets to work while this thread is at the rest.
+    fn take_ready(&mut self, done: &mut Vec<Completion>) {
+        while self.runtime.queue.take_ready(done) {
+            self.read_inbox();
+            let is_many = done.len() > 1;
+            for (place, completion) in done.drain(..).enumerate() {
+                self.completed(completion);
+                if is_many && place == 0 {
+                    self.settle();
+                }
+            }
+            self.settle();
+        }
     }
 
     fn timeout(&self) -> Option<Duration> {

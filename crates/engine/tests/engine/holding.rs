@@ -220,6 +220,29 @@ fn parity_that_a_resync_has_not_come_to_is_made_anew() {
 }
 
 #[test]
+fn where_both_ways_read_as_much_the_other_data_is_read_unless_told_otherwise() {
+    for (level, disks, tied) in
+        [(Level::Raid5, 4, true), (Level::Raid5, 5, false), (Level::Raid6, 6, true)]
+    {
+        for told in [false, true] {
+            let mut world = world_of(level, disks);
+            if told {
+                world.shard.prefer_rmw();
+            }
+            write(&mut world, 0, 8, false);
+            world.settle();
+            let stats = world.shard.stats();
+            let modifies = told || !tied;
+            assert_eq!(
+                (stats.rmw_writes, stats.rcw_writes),
+                (u64::from(modifies), u64::from(!modifies)),
+                "{level:?} of {disks}, told: {told}"
+            );
+        }
+    }
+}
+
+#[test]
 fn what_is_recovered_and_computed_is_counted() {
     let mut world = world();
     world.fail(0);
