@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # accuracy.sh [TRACES] [CASES]: how far the models are from what was measured.
 #
-# CASES: published figures of arrays, as CSV files; what the shipped plans predict is printed beside them
-# (cargo xtask accuracy).
+# Published figures of arrays, beside what is predicted of them (cargo xtask accuracy): the cases in cases/, and those of
+# CASES, a directory of CSV files, beside what the shipped plans predict.
 #
 # Then PostgreSQL is measured here, beside what is predicted (accuracy-postgresql.sh).
 #
@@ -15,11 +15,7 @@ set -euo pipefail
 lapstrake=${LAPSTRAKE:-target/release/lapstrake}
 traces=${1:-}
 cases=${2:-}
-if [[ -z $cases ]]; then
-    echo "NOT RUN: arrays against published figures: no directory; make accuracy CASES=DIR"
-else
-    LAPSTRAKE=$(realpath "$lapstrake") cargo xtask accuracy "$cases"
-fi
+LAPSTRAKE=$(realpath "$lapstrake") cargo xtask accuracy ${cases:+"$cases"}
 LAPSTRAKE=$lapstrake scripts/accuracy-postgresql.sh
 if [[ -z $traces ]]; then
     echo "NOT RUN: disks against measured traces: no directory; make accuracy TRACES=DIR"

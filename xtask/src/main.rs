@@ -20,7 +20,7 @@ use cargo_metadata::{Metadata, MetadataCommand};
 
 const USAGE: &str = "\
 usage: cargo xtask CHORE
-  accuracy CASES                 predict the arrays of published figures (CSV files), beside them
+  accuracy [CASES]               predict the arrays of published figures, of cases/ and of a directory of CSV files, beside them
   check-imports                  hold the imports of crates against the allowed arrows, circles of modules against the docs
   check-links                    hold links of Markdown, and what it names of the sources, against what is there
   check-nostd                    compile the pure crates without the standard library
@@ -51,7 +51,8 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match words.as_slice() {
-        ["accuracy", directory] => accuracy::run(directory),
+        ["accuracy"] => accuracy::run(None),
+        ["accuracy", directory] => accuracy::run(Some(directory)),
         ["check-imports"] => imports::check().and_then(|()| module_cycles::check()),
         ["check-links"] => links::check(),
         ["check-nostd"] => nostd::check(),
