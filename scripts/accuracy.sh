@@ -4,7 +4,7 @@
 # Published figures of arrays, beside what is predicted of them (cargo xtask accuracy): the cases in cases/, and those of
 # CASES, a directory of CSV files, beside what the shipped plans predict.
 #
-# Then PostgreSQL is measured here, beside what is predicted (accuracy-postgresql.sh).
+# Then fio and PostgreSQL are measured here, beside what is predicted (accuracy-fio.sh, accuracy-postgresql.sh).
 #
 # TRACES: measured traces of disks, replayed on models made from the files beside them; the demerits are
 # held against DiskSim's: at most 10 % above. For each NAME.trace in the directory there must be NAME.model,
@@ -16,6 +16,7 @@ lapstrake=${LAPSTRAKE:-target/release/lapstrake}
 traces=${1:-}
 cases=${2:-}
 LAPSTRAKE=$(realpath "$lapstrake") cargo xtask accuracy ${cases:+"$cases"}
+LAPSTRAKE=$lapstrake scripts/accuracy-fio.sh
 LAPSTRAKE=$lapstrake scripts/accuracy-postgresql.sh
 if [[ -z $traces ]]; then
     echo "NOT RUN: disks against measured traces: no directory; make accuracy TRACES=DIR"

@@ -1,12 +1,16 @@
 //! Which figures have a bar, by what is known to decide how far off a model is; which are a guess, and why.
 
 use super::evidence::Kind;
+use super::fio;
 use super::machine::{Drives, drive_of};
-use crate::plan::{Array, Io, Load, Pattern, Plan, Workload};
+use crate::plan::{Array, Io, Load, Pattern, Plan, Program, Workload};
 use crate::record::{Phase, State, SubjectKind, Unit};
 
 /// The least share of reads of a load without order that published seekers have: bonnie++ writes a tenth back.
-const SEEKS_READ: f64 = 0.9;
+pub(super) const SEEKS_READ: f64 = 0.9;
+
+/// The oldest Linux whose sources the models were made after: 2.6.20.
+const LINUX_READ: u32 = 20620;
 
 /// The kind of published figures that speak for one, or why none does.
 pub(crate) type Trust = Result<Kind, &'static str>;
@@ -51,6 +55,8 @@ pub(crate) struct Ground {
     pub is_shared: bool,
     /// A member is rebuilt meanwhile.
     pub is_rebuilding: bool,
+    /// What md and the page cache did before what was read of them.
+    pub is_old_linux: bool,
 }
 
 impl Ground {
@@ -76,13 +82,19 @@ impl Ground {
             distinct(&used).filter_map(held).map(|cable| cable.name.as_str()).collect();
         Self {
             is_bare_disk: array.kind == SubjectKind::Disk
-                && matches!(load, Load::Io(io) if keeps_order(io)),
+                && match load {
+                    Load::Io(io) => keeps_order(io),
+                    Load::Program(Program::Fio { job }) => fio::keeps_order(job),
+                    _ => false,
+                },
             has_flash: !used.iter().all(|drive| drives.is_rotational(drive)),
             is_shingled: used.iter().any(|drive| drives.is_shingled(drive)),
             is_volume: array.kind == SubjectKind::Controller,
             has_controller: disks.iter().any(|disk| disk.model.controller.is_some()),
             is_shared: has_twice(&used) || has_twice(&cables),
             is_rebuilding: matches!(state, State::Rebuilding(_)),
+            is_old_linux: plan.machine.linux.is_some_and(|linux| linux < LINUX_READ)
+                && (array.kind == SubjectKind::Md || matches!(load, Load::Like(_))),
         }
     }
 
@@ -90,7 +102,8 @@ impl Ground {
     pub(crate) fn trust(&self, access: Access) -> Trust {
         let writes = !matches!(access, Access::Reads | Access::Seeks);
         Err(match access {
-            _ if self.has_flash => "nobody published arrays of solid-state disks",
+            _ if self.has_flash => "one case has arrays of solid-state disks",
+            _ if self.is_old_linux => "Linux before 2.6.20 is not what was modelled",
             _ if self.is_volume => "how a controller's firmware works is not known",
             _ if self.has_controller && writes => "how a controller's cache writes is not known",
             _ if self.is_shingled && writes => "nobody published shingled disks",
@@ -144,10 +157,12 @@ pub(crate) fn access_of(io: &Io) -> Access {
 
 /// What a phase of a load does.
 pub(super) fn access(workload: &Workload, phase: &Phase) -> Access {
-    let Load::Like(_) = &workload.load else {
-        let Load::Io(io) = &workload.load else { return Access::Database };
-        return access_of(io);
-    };
+    match &workload.load {
+        Load::Like(_) => {}
+        Load::Io(io) => return access_of(io),
+        Load::Program(Program::Fio { job }) => return fio::access(job, &phase.name),
+        Load::Program(_) => return Access::Database,
+    }
     match (phase.read.bytes > 0, phase.write.bytes > 0) {
         _ if phase.figure.unit == Unit::RequestsPerSecond => Access::Seeks,
         (false, _) if phase.name.contains("random") => Access::Scattered,
@@ -169,6 +184,7 @@ mod tests {
             Ground { has_flash: true, is_bare_disk: true, ..Ground::default() },
             Ground { is_volume: true, ..Ground::default() },
             Ground { is_rebuilding: true, ..Ground::default() },
+            Ground { is_old_linux: true, ..Ground::default() },
         ];
         for ground in grounds {
             assert!(all.iter().all(|access| ground.trust(*access).is_err()), "{ground:?}");
