@@ -5,9 +5,8 @@ mod permutation;
 mod process;
 
 use super::drive;
-use super::trust::{Access, SEEKS_READ};
 use crate::clients::phase_name;
-use crate::fio_job::{Job, JobFile};
+use crate::fio_job::JobFile;
 use crate::record::{Flow, Phase, Unit};
 use crate::workload::recorder::Recorder;
 use lapstrake_model::{Nanos, Volume};
@@ -77,39 +76,4 @@ fn phase(name: &str, flow: Flow, reads: bool, seconds: f64) -> Phase {
     phase.whole = true;
     *(if reads { &mut phase.read } else { &mut phase.write }) = flow;
     phase
-}
-
-/// What is done while a phase goes on, by its name.
-pub(super) fn access(text: &str, phase: &str) -> Access {
-    let Ok(file) = JobFile::parse(text) else { return Access::Scattered };
-    let reports = file.reports();
-    let name = |nth: usize, way: &str| phase_name(reports.len() > 1, nth, way);
-    let is_of = |nth: &usize| DIRECTIONS.iter().any(|way| name(*nth, way) == phase);
-    let report = (0..reports.len()).find(is_of).unwrap_or(0);
-    let group = file.jobs[reports[report][0]].group;
-    let jobs: Vec<&Job> = file.jobs.iter().filter(|job| job.group == group).collect();
-    let processes: u32 = jobs.iter().map(|job| job.processes).sum();
-    if jobs.iter().any(|job| job.flush_every.is_some()) {
-        Access::Flushed
-    } else if jobs.iter().all(|job| job.is_random) {
-        let mostly_reads = jobs.iter().all(|job| job.reads >= SEEKS_READ);
-        if mostly_reads { Access::Seeks } else { Access::Scattered }
-    } else if jobs.iter().any(|job| job.is_random) {
-        Access::Scattered
-    } else if jobs.iter().all(|job| job.reads <= 0.0) {
-        Access::Writes
-    } else if processes == 1 && jobs.iter().all(|job| job.reads >= 1.0) {
-        Access::Reads
-    } else {
-        Access::Turns
-    }
-}
-
-/// Whether a disk meets the requests of each job in the order in which they are made.
-pub(super) fn keeps_order(text: &str) -> bool {
-    JobFile::parse(text).is_ok_and(|file| {
-        let alone = |job: &Job| job.depth * job.processes == 1 || !job.is_random;
-        let parted = file.jobs.windows(2).all(|pair| pair[0].group != pair[1].group);
-        parted && file.jobs.iter().all(alone)
-    })
 }

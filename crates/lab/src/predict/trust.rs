@@ -1,13 +1,14 @@
 //! Which figures have a bar, by what is known to decide how far off a model is; which are a guess, and why.
 
 use super::evidence::Kind;
-use super::fio;
 use super::machine::{Drives, drive_of};
+use crate::clients::phase_name;
+use crate::fio_job::{Job, JobFile};
 use crate::plan::{Array, Io, Load, Pattern, Plan, Program, Workload};
 use crate::record::{Phase, State, SubjectKind, Unit};
 
 /// The least share of reads of a load without order that published seekers have: bonnie++ writes a tenth back.
-pub(super) const SEEKS_READ: f64 = 0.9;
+const SEEKS_READ: f64 = 0.9;
 
 /// The oldest Linux whose sources the models were made after: 2.6.20.
 const LINUX_READ: u32 = 20620;
@@ -84,7 +85,7 @@ impl Ground {
             is_bare_disk: array.kind == SubjectKind::Disk
                 && match load {
                     Load::Io(io) => keeps_order(io),
-                    Load::Program(Program::Fio { job }) => fio::keeps_order(job),
+                    Load::Program(Program::Fio { job }) => fio_keeps_order(job),
                     _ => false,
                 },
             has_flash: !used.iter().all(|drive| drives.is_rotational(drive)),
@@ -160,7 +161,7 @@ pub(super) fn access(workload: &Workload, phase: &Phase) -> Access {
     match &workload.load {
         Load::Like(_) => {}
         Load::Io(io) => return access_of(io),
-        Load::Program(Program::Fio { job }) => return fio::access(job, &phase.name),
+        Load::Program(Program::Fio { job }) => return access_of_fio(job, &phase.name),
         Load::Program(_) => return Access::Database,
     }
     match (phase.read.bytes > 0, phase.write.bytes > 0) {
@@ -171,6 +172,41 @@ pub(super) fn access(workload: &Workload, phase: &Phase) -> Access {
         (true, false) => Access::Reads,
         (false, _) => Access::Writes,
     }
+}
+
+/// What is done while a phase of a job file goes on, by its name.
+fn access_of_fio(text: &str, phase: &str) -> Access {
+    let Ok(file) = JobFile::parse(text) else { return Access::Scattered };
+    let reports = file.reports();
+    let name = |nth: usize, way: &str| phase_name(reports.len() > 1, nth, way);
+    let is_of = |nth: &usize| ["read", "write"].iter().any(|way| name(*nth, way) == phase);
+    let report = (0..reports.len()).find(is_of).unwrap_or(0);
+    let group = file.jobs[reports[report][0]].group;
+    let jobs: Vec<&Job> = file.jobs.iter().filter(|job| job.group == group).collect();
+    let processes: u32 = jobs.iter().map(|job| job.processes).sum();
+    if jobs.iter().any(|job| job.flush_every.is_some()) {
+        Access::Flushed
+    } else if jobs.iter().all(|job| job.is_random) {
+        let mostly_reads = jobs.iter().all(|job| job.reads >= SEEKS_READ);
+        if mostly_reads { Access::Seeks } else { Access::Scattered }
+    } else if jobs.iter().any(|job| job.is_random) {
+        Access::Scattered
+    } else if jobs.iter().all(|job| job.reads <= 0.0) {
+        Access::Writes
+    } else if processes == 1 && jobs.iter().all(|job| job.reads >= 1.0) {
+        Access::Reads
+    } else {
+        Access::Turns
+    }
+}
+
+/// Whether a disk meets the requests of each job of fio's in the order in which they are made.
+fn fio_keeps_order(text: &str) -> bool {
+    JobFile::parse(text).is_ok_and(|file| {
+        let alone = |job: &Job| job.depth * job.processes == 1 || !job.is_random;
+        let parted = file.jobs.windows(2).all(|pair| pair[0].group != pair[1].group);
+        parted && file.jobs.iter().all(alone)
+    })
 }
 
 #[cfg(test)]
