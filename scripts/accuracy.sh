@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # accuracy.sh [TRACES] [CASES]: how far the models are from what was measured.
 #
-# CASES: published figures of arrays, as CSV files; what the shipped plans predict is printed beside them
-# (cargo xtask accuracy).
+# Published figures of arrays, beside what is predicted of them (cargo xtask accuracy): the cases in cases/, and those of
+# CASES, a directory of CSV files, beside what the shipped plans predict.
 #
-# Then PostgreSQL is measured here, beside what is predicted (accuracy-postgresql.sh),
-# and so is the growth of arrays by a member (accuracy-growth.sh).
+# Then fio and PostgreSQL are measured here, beside what is predicted (accuracy-fio.sh, accuracy-postgresql.sh), and so is
+# the growth of arrays by a member (accuracy-growth.sh).
 #
 # TRACES: measured traces of disks, replayed on models made from the files beside them; the demerits are
 # held against DiskSim's: at most 10 % above. For each NAME.trace in the directory there must be NAME.model,
@@ -16,11 +16,8 @@ set -euo pipefail
 lapstrake=${LAPSTRAKE:-target/release/lapstrake}
 traces=${1:-}
 cases=${2:-}
-if [[ -z $cases ]]; then
-    echo "NOT RUN: arrays against published figures: no directory; make accuracy CASES=DIR"
-else
-    LAPSTRAKE=$(realpath "$lapstrake") cargo xtask accuracy "$cases"
-fi
+LAPSTRAKE=$(realpath "$lapstrake") cargo xtask accuracy ${cases:+"$cases"}
+LAPSTRAKE=$lapstrake scripts/accuracy-fio.sh
 LAPSTRAKE=$lapstrake scripts/accuracy-postgresql.sh
 LAPSTRAKE=$lapstrake scripts/accuracy-growth.sh
 if [[ -z $traces ]]; then

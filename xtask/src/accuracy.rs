@@ -1,7 +1,8 @@
 //! Published figures of arrays beside what the shipped plans predict.
 //!
 //! For each case whose CSV is in the directory, `lapstrake predict PLAN --json` runs the plan that rebuilds it, with the
-//! profiles as they are and several seeds, of which the median counts: where platters and places are is chance. Per
+//! profiles as they are and several seeds, of which the median counts: where platters and places are is chance. More cases
+//! are in `cases`, each with its source, its plan and its rows; two of these are held out for good. Per
 //! column: published, predicted, error; then the median absolute error over arrays and Kendall's tau (b, which counts
 //! ties) over arrays and over all rows. Rows of single disks are what the disks' profiles were calibrated on.
 //!
@@ -20,7 +21,7 @@ mod world;
 use crate::{Error, root};
 use refit::Fitted;
 use serde_json::Value;
-use sources::{Column, KIB, MIB, SOURCES, Source, Unit};
+use sources::{Column, KIB, MIB, Published, SOURCES, Source, Unit};
 use std::fs;
 use std::path::{Path, PathBuf};
 use table::{Case, Figure, Row};
@@ -29,8 +30,9 @@ use world::World;
 /// Runs of the plans as they are shipped; odd, so that there is a median. Refits have a third as many.
 const SEEDS: usize = 9;
 
-/// Predicts all cases whose files are in a directory, by the command that was built.
-pub fn run(directory: &str) -> Result<(), Error> {
+/// Predicts the cases of this repository, and those whose files are in a directory if one is given, by the command that was
+/// built.
+pub fn run(directory: Option<&str>) -> Result<(), Error> {
     let lapstrake = std::env::var_os("LAPSTRAKE")
         .map_or_else(|| root().join("target/release/lapstrake"), PathBuf::from);
     let seeds = match std::env::var("ACCURACY_SEEDS") {
@@ -39,7 +41,12 @@ pub fn run(directory: &str) -> Result<(), Error> {
     };
     let (mut fitted, mut cases): (Vec<Fitted>, Vec<(&[Source], Case)>) = (Vec::new(), Vec::new());
     for sources in SOURCES.chunk_by(|a, b| a.csv == b.csv) {
-        let path = Path::new(directory).join(format!("{}.csv", sources[0].csv));
+        let published = sources[0].published;
+        let Some(directory) = directory_of(published, directory) else {
+            println!("NOT RUN: {}: its directory is not given", sources[0].csv);
+            continue;
+        };
+        let path = directory.join(format!("{}.csv", sources[0].csv));
         let case = match fs::read_to_string(&path) {
             Ok(text) => Case::parse(&text),
             Err(error) => {
@@ -50,12 +57,15 @@ pub fn run(directory: &str) -> Result<(), Error> {
         for source in sources {
             let rows = rows(source, &case, &World::shipped(source)?, &lapstrake, seeds)?;
             print!("{}", table::report(source.csv, &case, &rows));
+            if published != Published::Given {
+                print!("{}", table::bars(&case, &rows));
+            }
+        }
+        if published == Published::HeldOut {
+            continue;
         }
         fitted.push(refit::refit(sources, &case, &lapstrake, seeds.div_ceil(3))?);
         cases.push((sources, case));
-    }
-    if fitted.is_empty() {
-        return Err(Error::Failed(format!("{directory} holds none of the cases")));
     }
     print!("{}", refit::report(&fitted));
     for (at, (sources, case)) in cases.iter().enumerate() {
@@ -63,10 +73,19 @@ pub fn run(directory: &str) -> Result<(), Error> {
         fitted[at].try_bars(sources, case, &lapstrake, &evidence)?;
     }
     print!("{}", calibration::report(&fitted)?);
-    if cases.len() == SOURCES.chunk_by(|a, b| a.csv == b.csv).count() {
+    let all = SOURCES.iter().filter(|source| source.published != Published::HeldOut);
+    if cases.len() == all.collect::<Vec<_>>().chunk_by(|a, b| a.csv == b.csv).count() {
         calibration::ship(&fitted)?;
     }
     Ok(())
+}
+
+/// Where a case's rows are; none if nobody says it.
+fn directory_of(published: Published, given: Option<&str>) -> Option<PathBuf> {
+    match published {
+        Published::Given => given.map(PathBuf::from),
+        Published::Beside | Published::HeldOut => Some(root().join("cases")),
+    }
 }
 
 /// What is predicted of a case's rows, by so many seeds.
@@ -112,11 +131,13 @@ impl Source {
             })
         };
         let figure = |column: &Column| {
+            let found = |run| Some((found(column, run)?, run));
             let mut all =
-                runs.iter().map(|run| found(column, run)).collect::<Option<Vec<f64>>>()?;
-            all.sort_by(f64::total_cmp);
-            let first = record(runs.first()?, column.workload, column.metric)?;
-            Some((column.name, column.figure(all[all.len() / 2], &first)))
+                runs.iter().map(|run| found(run)).collect::<Option<Vec<(f64, &[Value])>>>()?;
+            all.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let (value, run) = all.get(all.len() / 2)?;
+            let median = record(run, column.workload, column.metric)?;
+            Some((column.name, column.figure(*value, &median)))
         };
         Row {
             figures: self.columns.iter().filter_map(figure).collect(),

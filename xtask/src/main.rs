@@ -20,7 +20,7 @@ use cargo_metadata::{Metadata, MetadataCommand};
 
 const USAGE: &str = "\
 usage: cargo xtask CHORE
-  accuracy CASES                 predict the arrays of published figures (CSV files), beside them
+  accuracy [CASES]               predict the arrays of published figures, of cases/ and of a directory of CSV files, beside them
   budget [--quick]               where the time of one 4 KiB request goes, beside nbdkit, as tables
   check-imports                  hold the imports of crates against the allowed arrows, circles of modules against the docs
   check-links                    hold links of Markdown, and what it names of the sources, against what is there
@@ -52,7 +52,8 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match words.as_slice() {
-        ["accuracy", directory] => accuracy::run(directory),
+        ["accuracy"] => accuracy::run(None),
+        ["accuracy", directory] => accuracy::run(Some(directory)),
         ["budget"] => bench::budget(false),
         ["budget", "--quick"] => bench::budget(true),
         ["check-imports"] => imports::check().and_then(|()| module_cycles::check()),

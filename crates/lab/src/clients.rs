@@ -145,6 +145,11 @@ pub(crate) fn bonnie(
     read(Tool::Bonnie, raw)
 }
 
+/// A phase's name: with the number of its job, if there are several.
+pub(crate) fn phase_name(is_several: bool, index: usize, name: &str) -> String {
+    if is_several { format!("{} {name}", index + 1).trim().to_owned() } else { name.to_owned() }
+}
+
 fn read(tool: Tool, raw: String) -> Result<Told, String> {
     let told = tool.parse(&raw).map_err(|error| {
         let printed: String = raw.trim().chars().take(PRINTED_MAX).collect();
@@ -155,9 +160,7 @@ fn read(tool: Tool, raw: String) -> Result<Told, String> {
     for (index, one) in told.into_iter().enumerate() {
         // fio's jobs, bonnie++'s repeats.
         phases.extend(one.phases.into_iter().map(|mut phase| {
-            if several {
-                phase.name = format!("{} {}", index + 1, phase.name).trim().to_owned();
-            }
+            phase.name = phase_name(several, index, &phase.name);
             phase
         }));
     }

@@ -20,6 +20,7 @@ mod builtin;
 mod clients;
 mod error;
 mod facts;
+mod fio_job;
 mod safety;
 mod subject;
 mod text_file;

@@ -12,6 +12,7 @@
 
 pub(crate) mod drive;
 pub(crate) mod evidence;
+mod fio;
 mod fit;
 mod here;
 mod job;

@@ -76,6 +76,8 @@ enum Due {
 enum Command {
     Engine(IoId),
     BarrierFlush(MemberId),
+    /// Before a metadata write of md's, on its member alone.
+    Preflush,
     Meta(WriteId),
 }
 
@@ -153,8 +155,10 @@ impl ArrayVolume {
         // What comes together comes over the same threads and calls.
         let mut front = self.world.prices.front;
         while let Some((came, incoming)) = self.world.inbox.pop_front() {
-            let is_metadata =
-                matches!(incoming, Incoming::Command(Command::Meta(_) | Command::BarrierFlush(_)));
+            let is_metadata = matches!(
+                incoming,
+                Incoming::Command(Command::Meta(_) | Command::BarrierFlush(_) | Command::Preflush)
+            );
             if self.world.meta_writes > 0 && !is_metadata {
                 self.world.stalled.push_back((came, incoming));
                 continue;
@@ -171,6 +175,8 @@ impl ArrayVolume {
                     self.coordinator.flushed(member, true);
                     self.world.meta_writes = self.world.meta_writes.saturating_sub(1);
                 }
+                // The write follows it in the member's queue, which nothing passes.
+                Incoming::Command(Command::Preflush) => {}
                 Incoming::Command(Command::Meta(id)) => {
                     self.coordinator.written(now, id, true);
                     self.world.meta_ended();
@@ -321,6 +327,10 @@ impl Volume for ArrayVolume {
     }
 
     fn queues(&self) -> usize {
+        // Who reaches another than md's does it through one device, with the queue of one.
+        if !self.world.calls {
+            return 1;
+        }
         match &self.world.geometry {
             Geometry::Raid0(map) => map.raid_disks().into(),
             Geometry::Parity(map) => map.data_disks().into(),

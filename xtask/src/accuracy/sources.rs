@@ -8,6 +8,7 @@ pub struct Source {
     /// Of the CSV and the plan.
     pub csv: &'static str,
     pub plan: &'static str,
+    pub published: Published,
     pub columns: &'static [Column],
     /// Arrays and loads of the plan that are predicted; those without a name are.
     pub kept: &'static [&'static str],
@@ -17,6 +18,17 @@ pub struct Source {
     pub parameters: &'static [Parameter],
     /// By row: the array's name in the trimmed plan, and its state.
     pub rows: &'static [(&'static str, &'static str, &'static str)],
+}
+
+/// Where a case's rows are, and what they may say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Published {
+    /// In the caller's directory.
+    Given,
+    /// Beside the plan, in `cases`; evidence for bars, as the given ones are.
+    Beside,
+    /// Beside the plan, and held out for good: nothing is chosen by them, no bar is made of them.
+    HeldOut,
 }
 
 /// A column: workload, metric, and what one of its units is.
@@ -85,6 +97,7 @@ pub const SOURCES: &[Source] = &[
     Source {
         csv: "ide-2008",
         plan: "three-disks-2008",
+        published: Published::Given,
         kept: &["single", "one-disk-raid0", "raid5", "bonnie++"],
         trimmed: &[
             ("[\"lapstrake\", \"md\"]", "\"md\""),
@@ -135,6 +148,7 @@ pub const SOURCES: &[Source] = &[
     Source {
         csv: "home-2015",
         plan: "home-2015",
+        published: Published::Given,
         kept: &["bare", "single", "hdparm -t"],
         trimmed: &[
             ("[\"lapstrake\", \"md\"]", "\"md\""),
@@ -156,6 +170,7 @@ pub const SOURCES: &[Source] = &[
     Source {
         csv: "home-2015",
         plan: "home-2015-iozone",
+        published: Published::Given,
         kept: &["ext4-md", "ext4-md-raid10-of3", "iozone"],
         trimmed: &[("\"o2\", ", "")],
         parameters: HOME,
@@ -175,6 +190,7 @@ pub const SOURCES: &[Source] = &[
     Source {
         csv: "raid5-2011",
         plan: "raid5-tuning-2011",
+        published: Published::Given,
         kept: &["before", "after", "write a file"],
         trimmed: &[("[\"lapstrake\", \"md\"]", "\"md\"")],
         parameters: &[Parameter {
@@ -192,6 +208,7 @@ pub const SOURCES: &[Source] = &[
     Source {
         csv: "sas-2009",
         plan: "cached-controller-2009",
+        published: Published::Given,
         kept: &[
             "md-pair1",
             "md-pair2",
@@ -220,4 +237,83 @@ pub const SOURCES: &[Source] = &[
             ("3ware RAID10 stripe 16K", "controller-16k", HEALTHY),
         ],
     },
+    case(
+        "raptor-2003",
+        Published::HeldOut,
+        HDPARM,
+        &[
+            ("Deskstar", "single-ibm1", HEALTHY),
+            ("Raptor", "single-wd1", HEALTHY),
+            ("raid0 2 Deskstars", "ibm-raid0", HEALTHY),
+            ("raid0 2 Raptors", "wd-raid0", HEALTHY),
+        ],
+    ),
+    case(
+        "barracuda-2003",
+        Published::Beside,
+        HDPARM,
+        &[("sdb", "single", HEALTHY), ("raid0 2 disks", "raid0", HEALTHY)],
+    ),
+    case(
+        "maxtor-2004",
+        Published::Beside,
+        HDPARM,
+        &[("sda2", "single", HEALTHY), ("raid5 4 disks", "raid5", HEALTHY)],
+    ),
+    case(
+        "ata-2005",
+        Published::Beside,
+        &[column("read_mb_s", "dd", "throughput", Unit::Of(1e6))],
+        &[
+            ("one disk", "single", HEALTHY),
+            ("raid1 2 disks", "raid1", HEALTHY),
+            ("raid0 2 disks", "raid0", HEALTHY),
+        ],
+    ),
+    case(
+        "sata-2009",
+        Published::HeldOut,
+        &[
+            column("read_mb_s", "bonnie++", "block input", Unit::Of(MIB)),
+            column("write_mb_s", "bonnie++", "block output", Unit::Of(MIB)),
+            column("seeks_s", "bonnie++", "seeks", Unit::Of(1.0)),
+        ],
+        &[("one disk", "single", HEALTHY), ("raid0 3 disks", "raid0", HEALTHY)],
+    ),
+    case(
+        "qnap-ssd-2023",
+        Published::Beside,
+        &[
+            column("read_mb_s", "read", "throughput", Unit::Of(1e6)),
+            column("write_mb_s", "write", "throughput", Unit::Of(1e6)),
+        ],
+        &[
+            ("one disk", "single", HEALTHY),
+            ("raid0 4 disks", "md-raid0", HEALTHY),
+            ("raid10 4 disks", "md-raid10", HEALTHY),
+            ("raid5 4 disks", "md-raid5", HEALTHY),
+            ("raid6 4 disks", "md-raid6", HEALTHY),
+        ],
+    ),
 ];
+
+const HDPARM: &[Column] = &[column("hdparm_mb_s", "hdparm -t", "throughput", Unit::Of(MIB))];
+
+/// A case that is in `cases` with its rows, and predicted as its plan is.
+const fn case(
+    name: &'static str,
+    published: Published,
+    columns: &'static [Column],
+    rows: &'static [(&'static str, &'static str, &'static str)],
+) -> Source {
+    Source {
+        csv: name,
+        plan: name,
+        published,
+        columns,
+        kept: &[],
+        trimmed: &[],
+        parameters: &[],
+        rows,
+    }
+}

@@ -79,6 +79,33 @@ pub fn report(name: &str, case: &Case, predicted: &[Row]) -> String {
     text
 }
 
+/// Which of the arrays' published figures lie in the bars that they are predicted with.
+pub fn bars(case: &Case, predicted: &[Row]) -> String {
+    let mut text = String::new();
+    let (mut held, mut told, mut guesses) = (0, 0, 0);
+    for (row, found) in predicted.iter().enumerate().filter(|(_, found)| found.is_array) {
+        for (column, figure) in &found.figures {
+            let Ok(published) = case.field(row, column).parse::<f64>() else { continue };
+            let Some([low, high]) = figure.bar else {
+                guesses += 1;
+                continue;
+            };
+            told += 1;
+            if (low..=high).contains(&published) {
+                held += 1;
+                continue;
+            }
+            let name = &case.rows[row][0];
+            let _ = writeln!(
+                text,
+                "    out of its bar: {name} {column}: {published} not in {low:.1} to {high:.1}"
+            );
+        }
+    }
+    let _ = writeln!(text, "    {held} of {told} in their bars; {guesses} are a guess");
+    text
+}
+
 fn column_report(column: &str, lines: &[Line<'_>]) -> String {
     let mut text = format!("  {column}\n");
     for line in lines {
@@ -150,6 +177,24 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("calibrated on") && !text.contains("  c "), "{text}");
+    }
+
+    #[test]
+    fn what_lies_in_its_bar_is_counted_and_what_does_not_is_named() {
+        let case = Case::parse("config,x\nd,10\na,20\nb,30\nc,40\n");
+        let row = |bar, is_array| Row {
+            figures: BTreeMap::from([("x", Figure { bar, ..Figure::default() })]),
+            is_array,
+        };
+        let predicted = [
+            row(None, false),
+            row(Some([15.0, 25.0]), true),
+            row(Some([15.0, 25.0]), true),
+            row(None, true),
+        ];
+        let text = bars(&case, &predicted);
+        assert!(text.contains("out of its bar: b x: 30 not in 15.0 to 25.0"), "{text}");
+        assert!(text.contains("1 of 2 in their bars; 1 are a guess"), "{text}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Predictions are kept in `target/accuracy`, by all that they depend on: who runs it again, or goes on where it was
 //! ended, waits only for what is new.
 
-use super::sources::{Parameter, Place, Source};
+use super::sources::{Parameter, Place, Published, Source};
 use crate::{Error, root};
 use serde_json::Value;
 use std::fs;
@@ -18,8 +18,8 @@ pub type Point = Vec<usize>;
 #[derive(Debug, Hash)]
 pub struct World {
     plan: String,
-    /// By name of the built-in profile.
-    profiles: Vec<(&'static str, String)>,
+    /// By their files, relative to the plan.
+    profiles: Vec<(String, String)>,
     /// Of which bars are made; what is shipped if none is said.
     evidence: Option<String>,
 }
@@ -30,6 +30,9 @@ impl World {
     /// # Errors
     /// If it cannot be read, or what is to be trimmed is not in it.
     pub fn shipped(source: &Source) -> Result<Self, Error> {
+        if source.published != Published::Given {
+            return Self::beside(source);
+        }
         let path = root().join(format!("plans/{}.toml", source.plan));
         let mut plan = trimmed(&fs::read_to_string(path)?, source.kept);
         for (from, to) in source.trimmed {
@@ -39,6 +42,20 @@ impl World {
             plan = plan.replace(from, to);
         }
         Ok(Self { plan, profiles: Vec::new(), evidence: None })
+    }
+
+    /// A case's plan in `cases`, with the profiles there.
+    fn beside(source: &Source) -> Result<Self, Error> {
+        let cases = root().join("cases");
+        let plan = fs::read_to_string(cases.join(format!("{}.toml", source.plan)))?;
+        let named =
+            |line: &str| line.strip_prefix("profile = \"")?.strip_suffix('"').map(str::to_owned);
+        let mut files: Vec<String> = plan.lines().filter_map(named).collect();
+        files.sort_unstable();
+        files.dedup();
+        let read = |file: String| Ok((file.clone(), fs::read_to_string(cases.join(file))?));
+        let profiles = files.into_iter().map(read).collect::<Result<_, Error>>()?;
+        Ok(Self { plan, profiles, evidence: None })
     }
 
     /// With other values for its parameters.
@@ -71,7 +88,7 @@ impl World {
             }
             let said = format!("profile = \"{name}\"");
             self.plan = self.plan.replace(&said, &format!("profile = \"{name}.toml\""));
-            self.profiles.push((name, text));
+            self.profiles.push((format!("{name}.toml"), text));
         }
         Ok(())
     }
@@ -103,8 +120,10 @@ impl World {
         let directory = tempfile::tempdir()?;
         let plan = directory.path().join("plan.toml");
         fs::write(&plan, &self.plan)?;
-        for (name, text) in &self.profiles {
-            fs::write(directory.path().join(format!("{name}.toml")), text)?;
+        for (file, text) in &self.profiles {
+            let file = directory.path().join(file);
+            fs::create_dir_all(file.parent().expect("it is in a directory"))?;
+            fs::write(file, text)?;
         }
         let mut command = Command::new(lapstrake);
         // One draw: the profiles as they are.
@@ -194,7 +213,7 @@ mod tests {
             let (shipped, at) =
                 (World::shipped(source).unwrap(), World::at(source, &point).unwrap());
             assert_eq!(shipped.plan, at.plan, "{}", source.plan);
-            assert!(at.profiles.is_empty());
+            assert_eq!(shipped.profiles, at.profiles);
         }
     }
 

@@ -1,6 +1,5 @@
-//! Generators on a volume in virtual time: what `workload::drive` does with threads and a clock.
+//! Makers of requests on a volume in virtual time: what `workload::drive` does with threads and a clock.
 
-use crate::workload::drive::Outcome;
 use crate::workload::generator::{Generator, Request, Step};
 use crate::workload::recorder::Kind;
 use lapstrake_model::{self as model, Nanos, Op, Volume};
@@ -8,26 +7,48 @@ use lapstrake_model::{self as model, Nanos, Op, Volume};
 /// A volume in which nothing changes for so many looks stands still.
 const LOOKS_MAX: u32 = 1_000_000;
 
-/// Runs all generators to their end, from `from` on. `look` is called once, at the first moment from `look_at` on, and
-/// once at the end. Gives what they did, and when it was over.
-pub(super) fn run<V: Volume>(
+/// Who makes requests; times are nanoseconds from the beginning.
+pub(super) trait Actor {
+    /// What to do now.
+    fn next(&mut self, now_ns: u64) -> Step;
+
+    /// A request has ended.
+    ///
+    /// # Errors
+    /// Why nothing more is worth doing.
+    fn complete(&mut self, slot: u32, now_ns: u64) -> Result<(), String>;
+}
+
+impl Actor for Generator {
+    fn next(&mut self, now_ns: u64) -> Step {
+        Self::next(self, now_ns)
+    }
+
+    fn complete(&mut self, slot: u32, now_ns: u64) -> Result<(), String> {
+        Self::complete(self, slot, Ok(()), &[], now_ns)
+    }
+}
+
+/// Runs all to their end, from `from` on. `look` is called once, at the first moment from `look_at` on, and once at the
+/// end. Gives when it was over.
+pub(super) fn run<V: Volume, A: Actor>(
     volume: &mut V,
-    mut generators: Vec<Generator>,
+    actors: &mut [A],
     from: Nanos,
     look_at: Nanos,
     mut look: impl FnMut(&V, Nanos),
-) -> Result<(Outcome, Nanos), String> {
+) -> Result<Nanos, String> {
     let mut now = from;
     let mut looked = false;
     let mut looks = 0;
-    // By generator: when to ask it again, if not before.
-    let mut wakes: Vec<Option<u64>> = vec![Some(0); generators.len()];
+    // By actor: when to ask it again, if not before.
+    let mut wakes: Vec<Option<u64>> = vec![Some(0); actors.len()];
     loop {
         let since = now.since(from).0;
         let mut is_over = true;
-        for (index, generator) in generators.iter_mut().enumerate() {
+        for (index, actor) in actors.iter_mut().enumerate() {
             if wakes[index].is_some_and(|wake| wake <= since) {
-                wakes[index] = pump(volume, generator, index as u64, since, now);
+                wakes[index] = pump(volume, actor, index as u64, since, now);
             }
             is_over &= wakes[index] == Some(u64::MAX);
         }
@@ -37,7 +58,7 @@ pub(super) fn run<V: Volume>(
         }
         if is_over {
             look(volume, now);
-            return Ok((Outcome::of(&generators), now));
+            return Ok(now);
         }
         let wake = wakes.iter().flatten().filter(|wake| **wake < u64::MAX).min();
         let wake = wake.map(|wake| from + Nanos(*wake));
@@ -52,23 +73,23 @@ pub(super) fn run<V: Volume>(
         while let Some(done) = volume.poll(now) {
             let (index, slot) = ((done.tag >> 32) as usize, done.tag as u32);
             let since = now.since(from).0;
-            generators[index].complete(slot, Ok(()), &[], since)?;
+            actors[index].complete(slot, since)?;
             wakes[index] = Some(since);
         }
     }
 }
 
-/// Begins what a generator has to do; when to ask it again: none when something has ended, the largest number when
+/// Begins what an actor has to do; when to ask it again: none when something has ended, the largest number when
 /// nothing is left.
 fn pump(
     volume: &mut impl Volume,
-    generator: &mut Generator,
+    actor: &mut impl Actor,
     index: u64,
     since: u64,
     now: Nanos,
 ) -> Option<u64> {
     loop {
-        match generator.next(since) {
+        match actor.next(since) {
             Step::Do(request) => volume.submit(command(&request, index), now),
             Step::WaitUntil(until) => return Some(until),
             Step::Wait => return None,
@@ -77,7 +98,7 @@ fn pump(
     }
 }
 
-/// A generator's request as a command; `index` tells generators apart.
+/// A request as a command; `index` tells actors apart.
 pub(crate) fn command(request: &Request, index: u64) -> model::Request {
     let op = match request.kind {
         Kind::Read => Op::Read,

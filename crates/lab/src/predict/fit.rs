@@ -1,6 +1,7 @@
 //! What cannot be predicted, and why.
 
 use super::postgresql;
+use crate::fio_job::JobFile;
 use crate::plan::{Array, Filesystem, Leg, Like, Load, Program, Workload};
 use crate::record::SubjectKind;
 
@@ -27,8 +28,14 @@ fn load_unpredictable(load: &Load, array: &Array) -> Option<String> {
         Load::Program(Program::Pgbench { configuration, .. }) if !foreign => {
             return postgresql::server(configuration).err();
         }
-        Load::Program(Program::Fio { .. } | Program::Bonnie { .. } | Program::Hdparm) => {
-            Some("of programs, pgbench is modelled")
+        Load::Program(Program::Fio { .. }) if array.has_filesystem() => {
+            Some("fio's jobs are not modelled on file systems")
+        }
+        Load::Program(Program::Fio { job }) => {
+            return JobFile::parse(job).err().map(|why| format!("its job file: {why}"));
+        }
+        Load::Program(Program::Bonnie { .. } | Program::Hdparm) => {
+            Some("of programs, fio and pgbench are modelled")
         }
         _ if foreign => Some("of file systems, ext3 and ext4 are modelled"),
         Load::Like(Like::Bonnie { chunk, .. }) if *chunk != 8192 => {

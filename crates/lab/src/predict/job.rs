@@ -1,9 +1,9 @@
 //! One run of a case: its world is made, its load runs, what it did becomes a record.
 
-use super::drive;
 use super::machine::{Drives, Machine, ModelledSubject};
 use super::postgresql;
 use super::system::{self, has_cache};
+use super::{drive, fio};
 use crate::builtin::hdparm;
 use crate::plan::{Array, Io, Like, Load, Pattern, Plan, Program, Workload};
 use crate::record::{Cpu, CpuTime, Mark, MemberIo, Phase, Run, Size, State};
@@ -51,9 +51,7 @@ struct Moment {
 
 impl Moment {
     fn of(machine: &Machine, standing: &ModelledSubject, at: Nanos) -> Self {
-        let rack = machine.rack.borrow();
-        let counts = machine.disks.iter().map(|(_, disk)| rack.counts(*disk, at)).collect();
-        Self { at, cpu: standing.cpu(), counts, rebuilt: rebuilt(standing) }
+        Self { at, cpu: standing.cpu(), counts: counts(machine, at), rebuilt: rebuilt(standing) }
     }
 }
 
@@ -78,8 +76,8 @@ impl Job<'_> {
             size = Some(Size { raw_bytes: machine.raw_bytes, usable_bytes });
             let processor = drives.processor(self.round);
             if let Load::Program(Program::Pgbench { .. }) = &self.workload.load {
-                let seed = self.seed(plan);
-                let ran = postgresql::run(
+                let (seed, before) = (self.seed(plan), counts(&machine, Nanos::ZERO));
+                let mut ran = postgresql::run(
                     self.array,
                     &plan.machine,
                     processor,
@@ -87,6 +85,8 @@ impl Job<'_> {
                     self.workload,
                     seed,
                 )?;
+                let after = counts(&machine, ran.over);
+                ran.phase.members = members(&machine, &before, &after, ran.phase.seconds);
                 (over, limit) = (ran.over, Some(ran.limit));
                 return Ok(vec![ran.phase]);
             }
@@ -156,6 +156,7 @@ impl Job<'_> {
                 let generators = hdparm::generators(&range);
                 self.one(machine, standing, &io, generators, Duration::ZERO, true)
             }
+            Load::Program(Program::Fio { job }) => self.fio(machine, standing, job, seed),
             Load::Like(_) | Load::Program(_) => Err("it is not modelled".into()),
         }
     }
@@ -165,20 +166,42 @@ impl Job<'_> {
         machine: &Machine,
         mut standing: ModelledSubject,
         io: &Io,
-        generators: Vec<Generator>,
+        mut generators: Vec<Generator>,
         warm_up: Duration,
         whole: bool,
     ) -> Result<Ran, String> {
         let look_at = Nanos(warm_up.as_nanos() as u64);
         let mut moments = Vec::new();
         let look = |standing: &ModelledSubject, at| moments.push(Moment::of(machine, standing, at));
-        let (outcome, over) = drive::run(&mut standing, generators, Nanos::ZERO, look_at, look)?;
+        let over = drive::run(&mut standing, &mut generators, Nanos::ZERO, look_at, look)?;
         let [before, after] = &moments[..] else { unreachable!("two looks are taken") };
-        let Outcome { recorded, .. } = outcome;
+        let Outcome { recorded, .. } = Outcome::of(&generators);
         let mut phase = phase_of(recorded, io, costs(machine, before, after));
         phase.whole = whole;
         let rate = self.watch_rebuild(&standing, before, after, &mut phase);
         Ok((vec![phase], rate, over))
+    }
+
+    /// A job file of fio's.
+    fn fio(
+        &self,
+        machine: &Machine,
+        mut standing: ModelledSubject,
+        text: &str,
+        seed: u64,
+    ) -> Result<Ran, String> {
+        let mut moments = Vec::new();
+        let look = |standing: &ModelledSubject, at| moments.push(Moment::of(machine, standing, at));
+        let (mut phases, over) = fio::run(&mut standing, text, seed, look)?;
+        let [before, after] = &moments[..] else { unreachable!("two looks are taken") };
+        // Of several the shares are not told apart, as when it is measured.
+        let mut rate = None;
+        if let [phase] = &mut phases[..] {
+            let Costs { cpu, members, .. } = costs(machine, before, after);
+            (phase.cpu, phase.members) = (cpu, members);
+            rate = self.watch_rebuild(&standing, before, after, phase);
+        }
+        Ok((phases, rate, over))
     }
 
     /// Reads or writes each part of a range for its share of the time.
@@ -195,10 +218,9 @@ impl Job<'_> {
         let mut now = Nanos::ZERO;
         let (recorded, zones) = by_zones(&range, io.block, count, |part, zone| {
             let end = End::Time { from_ns: 0, until_ns };
-            let generators = generators(io, part, end, zone);
-            let (outcome, over) = drive::run(&mut standing, generators, now, now, |_, _| ())?;
-            now = over;
-            Ok(outcome)
+            let mut generators = generators(io, part, end, zone);
+            now = drive::run(&mut standing, &mut generators, now, now, |_, _| ())?;
+            Ok(Outcome::of(&generators))
         })?;
         let after = Moment::of(machine, &standing, now);
         let mut phase = phase_of(recorded, io, costs(machine, &before, &after));
@@ -229,12 +251,16 @@ impl Job<'_> {
     }
 }
 
-/// What happened between two moments.
-fn costs(machine: &Machine, before: &Moment, after: &Moment) -> Costs {
-    let seconds = after.at.since(before.at).0 as f64 / 1e9;
-    let cpu = after.cpu.since(before.cpu).0 as f64 / 1e9;
+/// What each disk has done up to a moment.
+fn counts(machine: &Machine, at: Nanos) -> Vec<Counts> {
+    let rack = machine.rack.borrow();
+    machine.disks.iter().map(|(_, disk)| rack.counts(*disk, at)).collect()
+}
+
+/// What each disk did in so many seconds.
+fn members(machine: &Machine, before: &[Counts], after: &[Counts], seconds: f64) -> Vec<MemberIo> {
     let member = |(index, (name, _)): (usize, &(String, usize))| {
-        let counts = after.counts[index].since(&before.counts[index]);
+        let counts = after[index].since(&before[index]);
         MemberIo {
             member: name.clone(),
             read_bytes: counts.read_bytes,
@@ -245,11 +271,18 @@ fn costs(machine: &Machine, before: &Moment, after: &Moment) -> Costs {
             ..MemberIo::default()
         }
     };
+    machine.disks.iter().enumerate().map(member).collect()
+}
+
+/// What happened between two moments.
+fn costs(machine: &Machine, before: &Moment, after: &Moment) -> Costs {
+    let seconds = after.at.since(before.at).0 as f64 / 1e9;
+    let cpu = after.cpu.since(before.cpu).0 as f64 / 1e9;
     let mut processes = std::collections::BTreeMap::new();
     processes.insert(CORE.to_owned(), CpuTime { user_s: cpu, system_s: 0.0 });
     Costs {
         cpu: Cpu { user_s: cpu, system_s: 0.0, processes },
-        members: machine.disks.iter().enumerate().map(member).collect(),
+        members: members(machine, &before.counts, &after.counts, seconds),
         memory_bytes_max: None,
     }
 }

@@ -376,3 +376,56 @@ fn a_bitmap_at_the_end_of_disks_costs_more_of_a_stream_than_one_at_their_start()
     let (end, start) = (of("md-raid5-metadata-0.90"), of("md-raid5-metadata-1.2"));
     assert!(end < 0.95 * start, "{end} {start}");
 }
+
+const FIO: &str = "[[array]]\nsystem = \"disk\"\nname = \"one\"\nmembers = [\"a\"]\n\
+     [[array]]\nname = \"raid0\"\nsystem = \"md\"\nlevel = 0\nmembers = 4\n";
+
+fn fio(job: &str) -> String {
+    format!("{FIO}[[workload]]\nname = \"fio\"\nprogram = \"fio\"\njob = \"\"\"\n{job}\"\"\"\n")
+}
+
+#[test]
+fn a_job_of_fios_is_what_the_same_load_of_the_labs_own_is() {
+    let job = "[a]\ndirect=1\nioengine=libaio\niodepth=8\nrw=randread\nramp_time=100ms\nruntime=500ms\ntime_based\nnorandommap\n";
+    let own = "[[workload]]\nname = \"own\"\npattern = \"uniform\"\ndepth = 8\n";
+    let prediction = predicted(&plan(&format!("{}{own}", fio(job))), &options(1, 2));
+    for array in ["one", "raid0"] {
+        let own = value(&prediction, array, "own", "rate").value * 4096.0;
+        let job = value(&prediction, array, "fio", "read").value;
+        assert!((0.9..1.1).contains(&(job / own)), "{array}: {job} {own}");
+    }
+    assert!(value(&prediction, "raid0", "fio", "read").evidence.contains("reads without order"));
+}
+
+#[test]
+fn jobs_follow_each_other_and_each_direction_is_a_phase() {
+    let job = "[global]\ndirect=1\nsize=16m\nbs=64k\n[fill]\nrw=write\n[mix]\nstonewall\nrw=rw\nnumjobs=2\nsize=4m\n";
+    let prediction = predicted(&plan(&fio(job)), &options(1, 2));
+    let phases = &prediction.cases[1].runs[0].phases;
+    let told: Vec<(&str, u64)> = phases
+        .iter()
+        .map(|phase| (phase.name.as_str(), phase.read.bytes + phase.write.bytes))
+        .collect();
+    let [("1 write", filled), ("2 read", read), ("2 write", written)] = told[..] else {
+        panic!("{told:?}")
+    };
+    assert_eq!((filled, read + written), (16 << 20, 8 << 20));
+    // What is read was just written, and nothing of it is kept but in the disks' buffers.
+    assert!(phases[0].seconds > 0.0 && phases[1].seconds == phases[2].seconds);
+}
+
+#[test]
+fn a_job_that_is_not_understood_or_has_no_room_is_told_and_has_no_figure() {
+    let told = |job: &str, more: &str| {
+        let text = format!("{}{more}", fio(job));
+        match predict(&plan(&text), &options(1, 1), &|_, _| ()) {
+            Err(LabError::Unpredictable { faults }) => faults.join("; "),
+            Err(error) => panic!("{error}"),
+            Ok(prediction) => prediction.cases[0].runs[0].error.clone().unwrap_or_default(),
+        }
+    };
+    let why = told("[a]\ndirect=1\nverify=md5\n", "");
+    assert!(why.contains("its job file: line 3: verify is not understood"), "{why}");
+    let why = told("[a]\ndirect=1\nrw=read\nsize=1g\n", "");
+    assert!(why.contains("the array has"), "{why}");
+}

@@ -2,11 +2,16 @@
 
 use super::evidence::Kind;
 use super::machine::{Drives, drive_of};
-use crate::plan::{Array, Io, Load, Pattern, Plan, Workload};
+use crate::clients::phase_name;
+use crate::fio_job::{Job, JobFile};
+use crate::plan::{Array, Io, Load, Pattern, Plan, Program, Workload};
 use crate::record::{Phase, State, SubjectKind, Unit};
 
 /// The least share of reads of a load without order that published seekers have: bonnie++ writes a tenth back.
 const SEEKS_READ: f64 = 0.9;
+
+/// The oldest Linux whose sources the models were made after: 2.6.20.
+const LINUX_READ: u32 = 20620;
 
 /// The kind of published figures that speak for one, or why none does.
 pub(crate) type Trust = Result<Kind, &'static str>;
@@ -51,6 +56,8 @@ pub(crate) struct Ground {
     pub is_shared: bool,
     /// A member is rebuilt meanwhile.
     pub is_rebuilding: bool,
+    /// What md and the page cache did before what was read of them.
+    pub is_old_linux: bool,
 }
 
 impl Ground {
@@ -76,13 +83,19 @@ impl Ground {
             distinct(&used).filter_map(held).map(|cable| cable.name.as_str()).collect();
         Self {
             is_bare_disk: array.kind == SubjectKind::Disk
-                && matches!(load, Load::Io(io) if keeps_order(io)),
+                && match load {
+                    Load::Io(io) => keeps_order(io),
+                    Load::Program(Program::Fio { job }) => fio_keeps_order(job),
+                    _ => false,
+                },
             has_flash: !used.iter().all(|drive| drives.is_rotational(drive)),
             is_shingled: used.iter().any(|drive| drives.is_shingled(drive)),
             is_volume: array.kind == SubjectKind::Controller,
             has_controller: disks.iter().any(|disk| disk.model.controller.is_some()),
             is_shared: has_twice(&used) || has_twice(&cables),
             is_rebuilding: matches!(state, State::Rebuilding(_)),
+            is_old_linux: plan.machine.linux.is_some_and(|linux| linux < LINUX_READ)
+                && (array.kind == SubjectKind::Md || matches!(load, Load::Like(_))),
         }
     }
 
@@ -90,7 +103,8 @@ impl Ground {
     pub(crate) fn trust(&self, access: Access) -> Trust {
         let writes = !matches!(access, Access::Reads | Access::Seeks);
         Err(match access {
-            _ if self.has_flash => "nobody published arrays of solid-state disks",
+            _ if self.has_flash => "one case has arrays of solid-state disks",
+            _ if self.is_old_linux => "Linux before 2.6.20 is not what was modelled",
             _ if self.is_volume => "how a controller's firmware works is not known",
             _ if self.has_controller && writes => "how a controller's cache writes is not known",
             _ if self.is_shingled && writes => "nobody published shingled disks",
@@ -144,10 +158,12 @@ pub(crate) fn access_of(io: &Io) -> Access {
 
 /// What a phase of a load does.
 pub(super) fn access(workload: &Workload, phase: &Phase) -> Access {
-    let Load::Like(_) = &workload.load else {
-        let Load::Io(io) = &workload.load else { return Access::Database };
-        return access_of(io);
-    };
+    match &workload.load {
+        Load::Like(_) => {}
+        Load::Io(io) => return access_of(io),
+        Load::Program(Program::Fio { job }) => return access_of_fio(job, &phase.name),
+        Load::Program(_) => return Access::Database,
+    }
     match (phase.read.bytes > 0, phase.write.bytes > 0) {
         _ if phase.figure.unit == Unit::RequestsPerSecond => Access::Seeks,
         (false, _) if phase.name.contains("random") => Access::Scattered,
@@ -156,6 +172,41 @@ pub(super) fn access(workload: &Workload, phase: &Phase) -> Access {
         (true, false) => Access::Reads,
         (false, _) => Access::Writes,
     }
+}
+
+/// What is done while a phase of a job file goes on, by its name.
+fn access_of_fio(text: &str, phase: &str) -> Access {
+    let Ok(file) = JobFile::parse(text) else { return Access::Scattered };
+    let reports = file.reports();
+    let name = |nth: usize, way: &str| phase_name(reports.len() > 1, nth, way);
+    let is_of = |nth: &usize| ["read", "write"].iter().any(|way| name(*nth, way) == phase);
+    let report = (0..reports.len()).find(is_of).unwrap_or(0);
+    let group = file.jobs[reports[report][0]].group;
+    let jobs: Vec<&Job> = file.jobs.iter().filter(|job| job.group == group).collect();
+    let processes: u32 = jobs.iter().map(|job| job.processes).sum();
+    if jobs.iter().any(|job| job.flush_every.is_some()) {
+        Access::Flushed
+    } else if jobs.iter().all(|job| job.is_random) {
+        let mostly_reads = jobs.iter().all(|job| job.reads >= SEEKS_READ);
+        if mostly_reads { Access::Seeks } else { Access::Scattered }
+    } else if jobs.iter().any(|job| job.is_random) {
+        Access::Scattered
+    } else if jobs.iter().all(|job| job.reads <= 0.0) {
+        Access::Writes
+    } else if processes == 1 && jobs.iter().all(|job| job.reads >= 1.0) {
+        Access::Reads
+    } else {
+        Access::Turns
+    }
+}
+
+/// Whether a disk meets the requests of each job of fio's in the order in which they are made.
+fn fio_keeps_order(text: &str) -> bool {
+    JobFile::parse(text).is_ok_and(|file| {
+        let alone = |job: &Job| job.depth * job.processes == 1 || !job.is_random;
+        let parted = file.jobs.windows(2).all(|pair| pair[0].group != pair[1].group);
+        parted && file.jobs.iter().all(alone)
+    })
 }
 
 #[cfg(test)]
@@ -169,6 +220,7 @@ mod tests {
             Ground { has_flash: true, is_bare_disk: true, ..Ground::default() },
             Ground { is_volume: true, ..Ground::default() },
             Ground { is_rebuilding: true, ..Ground::default() },
+            Ground { is_old_linux: true, ..Ground::default() },
         ];
         for ground in grounds {
             assert!(all.iter().all(|access| ground.trust(*access).is_err()), "{ground:?}");

@@ -38,6 +38,24 @@ pub(crate) struct Request {
     due_ns: u64,
 }
 
+impl Request {
+    /// One of which nobody knows what a read must find.
+    pub(crate) const fn unchecked(
+        slot: u32,
+        kind: Kind,
+        offset: u64,
+        len: u64,
+        due_ns: u64,
+    ) -> Self {
+        Self { slot, kind, offset, len, expected: None, due_ns }
+    }
+
+    /// When it should have begun.
+    pub(crate) const fn due_ns(&self) -> u64 {
+        self.due_ns
+    }
+}
+
 /// What to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {

@@ -265,10 +265,37 @@ fn what_mds_thread_sends_at_once_reaches_members_in_whole_requests() {
 }
 
 #[test]
-fn a_writer_fills_the_queues_of_members_that_hold_other_data() {
-    let queues = |level| array(level, &["ssd-sata-1tb"; 4], |_| {}).0.queues();
-    let found = [Level::Raid0, Level::Raid1, Level::Raid5, Level::Raid6, Level::Raid10].map(queues);
-    assert_eq!(found, [4, 1, 3, 2, 2]);
+fn a_writer_fills_the_queues_of_mds_members_that_hold_other_data_or_the_one_of_its_device() {
+    let queues = |md| {
+        let of = |level| array(level, &["ssd-sata-1tb"; 4], |config| config.md = md).0.queues();
+        [Level::Raid0, Level::Raid1, Level::Raid5, Level::Raid6, Level::Raid10].map(of)
+    };
+    assert_eq!(queues(Some(31600)), [4, 1, 3, 2, 2]);
+    assert_eq!(queues(None), [1; 5]);
+}
+
+#[test]
+fn what_md_writes_of_its_own_flushes_members_also_when_it_vouches_for_nothing() {
+    // A write whose bit is to be set, right after another that disks have in their buffers.
+    let took = |md| {
+        let (mut array, _) = array(Level::Raid1, &["hitachi-80"; 2], |config| {
+            (config.md, config.bitmap) = (md, BitmapChoice::Internal);
+            config.bitmap_chunk = Some(4 << 20);
+        });
+        let mut now = Nanos::ZERO;
+        let mut done = |lba, blocks| {
+            let came = now;
+            array.submit(Request { tag: 0, op: Op::Write, lba, blocks }, now);
+            while array.poll(now).is_none() {
+                now = array.next_event().unwrap();
+            }
+            now.since(came)
+        };
+        done(0, 2048);
+        done(1 << 17, 8)
+    };
+    let (mds, ours) = (took(Some(31600)), took(None));
+    assert!(mds.0 > ours.0 + 4_000_000, "{mds:?} {ours:?}");
 }
 
 #[test]

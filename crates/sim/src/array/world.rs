@@ -185,6 +185,11 @@ impl TimedWorld {
         };
         let len = Sectors(write.data.len() as u64 / 512);
         self.meta_writes += usize::from(self.stripe_cache.is_some());
+        if self.calls && !write.vouches {
+            // All that md writes of its own flushes the member before (`md_super_write`), also what only tells of
+            // writes to come.
+            self.send(member, Op::Flush, Sector(0), Sectors(0), Command::Preflush);
+        }
         self.send(member, Op::WriteThrough, write.sector, len, Command::Meta(write.id));
     }
 

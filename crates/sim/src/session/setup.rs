@@ -54,7 +54,11 @@ impl Setup {
             let configs = of.members.iter().zip(members);
             let configs =
                 configs.map(|(m, config)| MemberConfig::new(&m.record, config.rotational));
-            Shard::new(of.shard_config(&self.done, configs.collect(), &terms))
+            let mut shard = Shard::new(of.shard_config(&self.done, configs.collect(), &terms));
+            if members.iter().all(|config| !config.rotational) {
+                shard.prefer_rmw();
+            }
+            shard
         };
         (0..plan.shards).map(shard).collect()
     }
