@@ -238,10 +238,7 @@ impl Ring {
 
     /// Whether the next [`Ring::turn`] would find something, without asking the kernel.
     pub(crate) fn has_news(&mut self) -> bool {
-        let queue = self.ring.submission();
-        let has_work = queue.taskrun() || queue.cq_overflow();
-        drop(queue);
-        has_work || !self.ring.completion().is_empty()
+        self.ring.has_work() || !self.ring.completion().is_empty()
     }
 
     /// Whether nothing but the wake-up read and so many steps is still with the kernel or waits for it.
