@@ -155,7 +155,7 @@ fn resize(args: &Args) -> Outcome {
         assume_clean: *assume_clean,
     };
     if args.dry_run {
-        return plan::run(target, request, added, args.force, &args.pace());
+        return plan::run(target, request, added, args.force, &args.pace()?);
     }
     add_members(args, added)?;
     let Grown { changed } = target.ask(&request)?;
@@ -184,8 +184,11 @@ fn resize(args: &Args) -> Outcome {
 }
 
 impl Args {
-    fn pace(&self) -> plan::Pace {
-        self.rate.map_or(plan::Pace::Unknown, plan::Pace::Rate)
+    fn pace(&self) -> Result<plan::Pace, Failure> {
+        match self.rate {
+            Some(0) => Err(Failure::usage("at --rate 0 nothing would ever be moved")),
+            rate => Ok(rate.map_or(plan::Pace::Unknown, plan::Pace::Rate)),
+        }
     }
 }
 
@@ -207,7 +210,7 @@ fn reshape(args: &Args) -> Outcome {
         layout: layout.clone(),
     };
     if args.dry_run {
-        return plan::run(target, request, &args.members, args.force, &args.pace());
+        return plan::run(target, request, &args.members, args.force, &args.pace()?);
     }
     // A RAID0 takes in nobody, but what it becomes.
     let is_added_later = target.detail(None)?.level == "raid0";

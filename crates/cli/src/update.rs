@@ -5,7 +5,7 @@ mod show;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::{complete, create, options};
 use lapstrake_device::{MemberSpec, quoted_path};
-use lapstrake_geometry::{Raid0Layout, Version};
+use lapstrake_geometry::{Raid0Layout, Sector, Version};
 use lapstrake_host::edit::{
     self, Edits, Record, UpdateRequest, Way, plan_update, plan_zero, restore,
 };
@@ -27,7 +27,8 @@ Words, as mdadm --assemble --update has them (values follow a =):
   layout-original, layout-alternate, layout-unspecified
                          what a RAID0 of unlike members records
   devicesize             members that have grown may hold data in all of it (1.1, 1.2)
-  revert-reshape         what a reshape has moved so far is moved back when the array is served
+  revert-reshape[=BYTE]  what a reshape has moved so far is moved back when the array is served; BYTE is where it has come
+                         to, asked for where Linux records that seldom
   metadata               superblocks of 0.90 become such of 1.0
   byteorder              superblocks of 0.90 change to the other byte order
   super-minor=N          the N of /dev/mdN in superblocks of 0.90
@@ -301,7 +302,13 @@ fn read_update(text: &str, homehost: Option<&str>) -> Result<Update, Failure> {
         "layout-alternate" => takes_none(Update::Raid0Layout(Raid0Layout::Alternate)),
         "layout-unspecified" => takes_none(Update::Raid0Layout(Raid0Layout::Unset)),
         "devicesize" => takes_none(Update::DeviceSize),
-        "revert-reshape" => takes_none(Update::RevertReshape),
+        "revert-reshape" => {
+            let sector = |text: &str| match text.parse::<u64>() {
+                Ok(byte) if byte.is_multiple_of(512) => Ok(Sector(byte / 512)),
+                _ => Err(wrong(format!("{text:?} is no byte where a sector begins"))),
+            };
+            value.map(sector).transpose().map(Update::RevertReshape)
+        }
         "metadata" => takes_none(Update::Metadata),
         "byteorder" => takes_none(Update::ByteOrder),
         "super-minor" => Ok(Update::SuperMinor(number(needed()?)?)),

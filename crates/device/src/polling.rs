@@ -89,6 +89,11 @@ impl Polling {
     }
 }
 
+/// Whether a look would not be refused now.
+pub(crate) fn may_look() -> bool {
+    LOOKING.load(Ordering::Relaxed) < *LOOKING_MAX
+}
+
 /// Looks until `has_come`, at most until `until`; none if enough others do.
 pub(crate) fn look_out(until: Instant, mut has_come: impl FnMut() -> bool) -> Option<Look> {
     if LOOKING.fetch_add(1, Ordering::Relaxed) >= *LOOKING_MAX {

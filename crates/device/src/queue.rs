@@ -293,6 +293,9 @@ impl Queue {
 
     /// Hands what is queued to the kernel, then looks for what comes of it before this thread would sleep.
     fn look_out(&mut self, deadline: Option<Instant>) -> io::Result<Option<Look>> {
+        if matches!(self.driver, Driver::Poller(_)) || !polling::may_look() {
+            return Ok(None);
+        }
         self.turn(Patience::None)?;
         if !self.ready.is_empty() {
             return Ok(None);

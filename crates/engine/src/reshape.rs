@@ -284,7 +284,10 @@ impl Reshape {
         let most = free.min(whole(start + height, unit)).min(end).max(start);
         // Where stripes of both geometries end the reshape can be turned back.
         let turn = whole(most, unit * self.stripe_chunks());
-        if most < end && turn > start { turn } else { most }
+        let stop = if most < end && (start + 1..=most).contains(&turn) { turn } else { most };
+        // Order that holds, point 14.
+        assert!(stop == start || stop <= free, "a window to {stop} reaches what was not moved");
+        stop
     }
 
     /// The array's sectors that a window of the run moves.

@@ -41,6 +41,9 @@ fn end_process(shard: usize, error: String) -> ! {
     std::process::abort();
 }
 
+/// So often in a row what ended at once is taken up before the kernel is asked again, which has news of clients and timers.
+const READY_ROUNDS_MAX: u32 = 4;
+
 /// See the module.
 pub(crate) struct Runner {
     pub runtime: ShardRuntime,
@@ -112,7 +115,10 @@ impl Runner {
     /// Takes up what ended at once before the queue is turned to again, which may ask the kernel, or sleep. What follows
     /// from the first is done at once: its client sets to work while this thread is at the rest.
     fn take_ready(&mut self, done: &mut Vec<Completion>) {
-        while self.runtime.queue.take_ready(done) {
+        for _ in 0..READY_ROUNDS_MAX {
+            if !self.runtime.queue.take_ready(done) {
+                return;
+            }
             self.read_inbox();
             let is_many = done.len() > 1;
             for (place, completion) in done.drain(..).enumerate() {

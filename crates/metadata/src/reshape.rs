@@ -37,6 +37,19 @@ impl Reshape {
         let has_as_many = data_disks(before).is_some_and(|old| data_disks(after) == Some(old));
         has_as_many && before.data_offset() != after.data_offset()
     }
+
+    fn position_to_revert(&self, given: Option<Sector>) -> Result<Sector, NotReverted> {
+        let position = self.position;
+        let is_behind =
+            |given: Sector| if self.is_backwards { given > position } else { given < position };
+        match given {
+            None if self.is_seldom_recorded() => Err(NotReverted::Unsure { position }),
+            Some(given) if !self.is_seldom_recorded() && given != position || is_behind(given) => {
+                Err(NotReverted::Given { position })
+            }
+            given => Ok(given.unwrap_or(position)),
+        }
+    }
 }
 
 /// What superblocks tell of a reshape beside the array that it makes.
@@ -56,15 +69,41 @@ pub struct ReshapeRecord<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum NotReverted {
-    /// There is none.
-    #[error("no reshape is under way")]
+    /// There is none, or its fields are impossible.
+    #[error("no reshape is under way that could be turned back")]
     NoReshape,
-    /// A member has the place of a parity of the array before, and holds nothing of it.
+    /// A member's data are not whole.
     #[error(
-        "a member that was added has the place of a parity which the array did not have before (RAID5 to RAID6, a RAID0 that \
-         grows): let the reshape end, and ask for the old geometry then (`lapstrake grow`)"
+        "a member holds a part of its data only, since it was added in the place of a parity that the array did not have \
+         (RAID5 to RAID6, a RAID0 that grows), or is being recovered: let the reshape end, and ask for the old geometry then \
+         (`lapstrake grow`)"
     )]
-    NewInOldSlot,
+    Incomplete,
+    /// Data is rewritten where it was, or nearly.
+    #[error(
+        "it moves data by less than a chunk, so that it needs a backup file to be turned back: mdadm does that \
+         (`mdadm --assemble --update=revert-reshape --backup-file`)"
+    )]
+    InPlace,
+    /// Linux may have moved more than it has recorded.
+    #[error(
+        "Linux records seldom how far it has come with such a reshape, and a wrong place destroys data; if Lapstrake has carried \
+         it on since it began, `--update revert-reshape={}` turns it back at the place on record; else find the right one by \
+         reading (docs/rescue.md)", .position.bytes()
+    )]
+    Unsure {
+        /// The place on record.
+        position: Sector,
+    },
+    /// A position was given that is not to be given.
+    #[error(
+        "the place given is not the one on record, byte {}, which is right: Linux records this reshape exactly, or what was given \
+         lies behind it", .position.bytes()
+    )]
+    Given {
+        /// The place on record.
+        position: Sector,
+    },
     /// Stripes of the array before do not end there.
     #[error(
         "it has come to byte {} of the array, and can turn back where stripes of the array before end, at multiples of {} bytes: \
@@ -242,36 +281,38 @@ impl Superblock {
     }
 
     /// This superblock of a reshape under way, with what was moved moved back: of the array before it makes the one after it.
+    /// `given`: where the geometries meet, if that is not believed of the record.
     ///
     /// # Errors
     /// [`NotReverted`].
-    pub fn reverted(&self) -> Result<Self, NotReverted> {
+    pub fn reverted(&self, given: Option<Sector>) -> Result<Self, NotReverted> {
         let reshape = self.reshape().ok_or(NotReverted::NoReshape)?;
+        let Self::V1(sb) = self else { return Err(NotReverted::InPlace) };
+        let chunk = reshape.before.chunk().max(reshape.after.chunk());
         if self.recovery_offset().is_some() {
-            return Err(NotReverted::NewInOldSlot);
+            return Err(NotReverted::Incomplete);
+        }
+        if u64::from(sb.new_offset.unsigned_abs()) < chunk.0 {
+            return Err(NotReverted::InPlace);
         }
         let before = reshape.before.geometry_of_alike().ok_or(NotReverted::NoReshape)?;
+        let position = reshape.position_to_revert(given)?;
         // Behind the end of the array before there is nothing to be moved back.
         let position = match reshape.is_backwards {
-            true => reshape.position,
-            false => reshape.position.min(Sector(before.array_sectors().0)),
+            true => position,
+            false => position.min(Sector(before.array_sectors().0)),
         };
         let unit = match &before {
             Geometry::Parity(parity) => {
-                let [old, new] = [&reshape.before, &reshape.after].map(|sb| sb.chunk());
-                Sectors(parity.stripe_data().0 / old.0 * old.max(new).0)
+                Sectors(parity.stripe_data().0 / parity.chunk().0 * chunk.0)
             }
             _ => Sectors(1),
         };
         if !position.0.is_multiple_of(unit.0) {
             return Err(NotReverted::Position { position, unit });
         }
-        let mut this = self.clone();
-        match &mut this {
-            Self::V1(sb) => sb.revert_reshape(position.0),
-            Self::V090(sb) => sb.revert_reshape(position.0),
-        }
-        Ok(this)
+        let reverted = sb.with_reshape_reverted(position.0).ok_or(NotReverted::NoReshape)?;
+        Ok(Self::V1(reverted))
     }
 
     /// The geometry of an array of members as large as this one.
@@ -400,22 +441,22 @@ impl v1::Superblock {
         }
     }
 
-    fn revert_reshape(&mut self, position: u64) {
-        use v1::feature::{NEW_OFFSET, RESHAPE_BACKWARDS};
-        mem::swap(&mut self.level, &mut self.new_level);
-        mem::swap(&mut self.layout, &mut self.new_layout);
-        mem::swap(&mut self.chunksize, &mut self.new_chunk);
-        self.raid_disks = self.raid_disks.wrapping_add_signed(self.delta_disks.wrapping_neg());
-        self.delta_disks = self.delta_disks.wrapping_neg();
-        self.reshape_position = position;
-        if self.delta_disks == 0 {
-            self.feature_map ^= RESHAPE_BACKWARDS;
+    /// None if the offsets are impossible.
+    fn with_reshape_reverted(&self, position: u64) -> Option<Self> {
+        let mut sb = self.clone();
+        mem::swap(&mut sb.level, &mut sb.new_level);
+        mem::swap(&mut sb.layout, &mut sb.new_layout);
+        mem::swap(&mut sb.chunksize, &mut sb.new_chunk);
+        sb.delta_disks = self.delta_disks.checked_neg()?;
+        sb.raid_disks = self.raid_disks.checked_add_signed(sb.delta_disks)?;
+        sb.reshape_position = position;
+        if sb.delta_disks == 0 {
+            sb.feature_map ^= v1::feature::RESHAPE_BACKWARDS;
         }
-        if self.has(NEW_OFFSET) {
-            self.data_offset = self.data_offset.saturating_add_signed(self.new_offset.into());
-            self.data_size = self.data_size.saturating_add_signed(-i64::from(self.new_offset));
-            self.new_offset = -self.new_offset;
-        }
+        sb.new_offset = self.new_offset.checked_neg()?;
+        sb.data_offset = self.data_offset.checked_add_signed(self.new_offset.into())?;
+        sb.data_size = self.data_size.checked_add_signed(sb.new_offset.into())?;
+        Some(sb)
     }
 
     fn begin_reshape(&mut self, before: &Self, record: &ReshapeRecord<'_>) {
@@ -440,15 +481,6 @@ impl v1::Superblock {
 }
 
 impl v090::Superblock {
-    fn revert_reshape(&mut self, position: u64) {
-        mem::swap(&mut self.level, &mut self.new_level);
-        mem::swap(&mut self.layout, &mut self.new_layout);
-        mem::swap(&mut self.chunk_size, &mut self.new_chunk);
-        self.raid_disks = self.raid_disks.wrapping_add_signed(self.delta_disks.wrapping_neg());
-        self.delta_disks = self.delta_disks.wrapping_neg();
-        self.reshape_position = position;
-    }
-
     fn begin_reshape(&mut self, before: &Self, record: &ReshapeRecord<'_>) {
         (self.new_level, self.new_layout, self.new_chunk) =
             (self.level, self.layout, self.chunk_size);

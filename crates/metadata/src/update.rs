@@ -63,8 +63,8 @@ pub enum Update {
     Raid0Layout(Raid0Layout),
     /// All of a member behind its data's start may hold data.
     DeviceSize,
-    /// What a reshape under way has moved is moved back.
-    RevertReshape,
+    /// What a reshape under way has moved is moved back; from where, if that is not believed of the record.
+    RevertReshape(Option<Sector>),
     /// Superblocks of 0.90 become such of 1.0.
     Metadata,
     /// Superblocks of 0.90 are written in the other byte order.
@@ -95,7 +95,7 @@ impl Update {
             Self::Raid0Layout(Raid0Layout::Alternate) => "layout-alternate",
             Self::Raid0Layout(Raid0Layout::Unset) => "layout-unspecified",
             Self::DeviceSize => "devicesize",
-            Self::RevertReshape => "revert-reshape",
+            Self::RevertReshape(_) => "revert-reshape",
             Self::Metadata => "metadata",
             Self::ByteOrder => "byteorder",
             Self::SuperMinor(_) => "super-minor",
@@ -112,7 +112,7 @@ impl Update {
             | Self::Resync
             | Self::Bitmap
             | Self::NoBitmap
-            | Self::RevertReshape => None,
+            | Self::RevertReshape(_) => None,
             _ => Some(true),
         }
     }
@@ -163,7 +163,7 @@ fn check(member: &Subject<'_>, what: &Update) -> Result<(), Refused> {
         Some(Unsupported::LogicalBlockSize(_)) if matches!(what, Update::LogicalBlockSize(_)) => {}
         Some(Unsupported::Ppl) if *what == Update::NoPpl => {}
         Some(Unsupported::Journal) if *what == Update::NoBitmap => {}
-        Some(Unsupported::Reshape) if *what == Update::RevertReshape => {}
+        Some(Unsupported::Reshape) if matches!(what, Update::RevertReshape(_)) => {}
         Some(error) => return Err(Refused::Unsupported(error)),
         None => {}
     }
@@ -176,8 +176,8 @@ fn check(member: &Subject<'_>, what: &Update) -> Result<(), Refused> {
 
 impl Subject<'_> {
     fn updated(&self, what: &Update) -> Result<Vec<Write>, Refused> {
-        if *what == Update::RevertReshape {
-            return Ok(self.written(self.superblock.reverted()?));
+        if let Update::RevertReshape(position) = what {
+            return Ok(self.written(self.superblock.reverted(*position)?));
         }
         match self.superblock {
             Superblock::V090(sb) => self.updated_v090(sb.clone(), what),
@@ -253,7 +253,7 @@ impl Subject<'_> {
             | Update::Metadata
             | Update::ByteOrder
             | Update::SuperMinor(_)
-            | Update::RevertReshape => {
+            | Update::RevertReshape(_) => {
                 return Err(Refused::Version { found: self.superblock.version() });
             }
         }

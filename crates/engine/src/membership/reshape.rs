@@ -40,16 +40,13 @@ impl Membership {
     /// and the last slot stays empty.
     pub(crate) fn begin_reshape(&mut self, to: &NewGeometry) {
         let new = to.geometry.raid_disks();
-        let in_sync = self.members.iter().filter(|member| member.is_in_sync());
-        let events = in_sync.map(|member| member.superblock.events()).max().unwrap_or(0);
+        let events = self.events_in_sync();
         for member in &mut self.members {
             member.superblock.set_component(to.superblock.component());
         }
         let before = self.members.iter().map(|member| member.superblock.clone()).collect();
         for _ in mem::replace(&mut self.raid_disks, new)..new {
-            let (slot, spare) = self.fill_slot();
-            // Order that holds, point 14.
-            assert!(spare.superblock.events() >= events, "who gets {slot:?} has missed an event");
+            self.fill_slot(events);
         }
         for member in &mut self.members {
             member.superblock.take_geometry(&to.superblock, to.data_move.shift());
@@ -58,14 +55,20 @@ impl Membership {
         self.check();
     }
 
-    /// Has the next spare be in sync in the first slot that is empty.
-    fn fill_slot(&mut self) -> (Slot, &Member) {
+    /// Has the next spare be in sync in the first slot that is empty, if it has seen so many events.
+    fn fill_slot(&mut self, events: u64) {
         let slot = self.vacancy().expect("so many slots come to it");
         let spare = self.spare().expect("there are spares enough");
         let spare = self.get_mut(spare);
+        // Order that holds, point 14.
+        assert!(spare.superblock.events() >= events, "who gets {slot:?} has missed an event");
         (spare.slot, spare.state) = (Some(slot), DiskState::InSync);
         spare.recovered_to = FULLY_TRUSTED;
-        (slot, spare)
+    }
+
+    fn events_in_sync(&self) -> u64 {
+        let in_sync = self.members.iter().filter(|member| member.is_in_sync());
+        in_sync.map(|member| member.superblock.events()).max().unwrap_or(0)
     }
 
     /// Has all superblocks be of another geometry, which lays data out alike. What comes to a linear array is on spares. Who has no slot in it is a spare, or, where the
@@ -81,10 +84,12 @@ impl Membership {
             }
         }
         let new_slots = if level == Level::Linear { old..self.raid_disks } else { 0..0 };
+        let events = self.events_in_sync();
         for _ in new_slots {
-            self.fill_slot();
+            self.fill_slot(events);
         }
-        if !level.has_redundancy() {
+        // A linear array's are told to nobody until they have a slot.
+        if !level.has_redundancy() && level != Level::Linear {
             let spares = self.members.iter_mut().filter(|member| member.state == DiskState::Spare);
             spares.for_each(|member| member.state = DiskState::Faulty);
         }

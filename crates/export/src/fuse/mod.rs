@@ -245,13 +245,13 @@ impl Mount {
             session.map_err(|source| FuseError::Mount { path: path.clone(), source })?;
         let unmounter = session.unmount_callable();
         let device = session.as_fd().try_clone_to_owned().map_err(refused("a descriptor"))?;
-        let (gone, going) = mpsc::channel();
+        let (over, ends) = mpsc::channel();
         let common = Common {
             device: Device::new(device).map_err(refused("a descriptor"))?,
             file: Arc::new(ArrayFile::new(size.clone(), read_only, users.clone())),
             block: block.into(),
             path: path.clone(),
-            _gone: gone,
+            over,
         };
         let queues = queues.as_ref().filter(|_| has_queues.load(Ordering::Relaxed));
         let sessions = FuseSession::all(&common, queues, handle.shards());
@@ -263,8 +263,7 @@ impl Mount {
         let (ending, covered) = (end.clone(), point.clone());
         let (served, scope) = (users.clone(), handle.scope().clone());
         let run = move || {
-            // Nothing is ever sent: it ends with the one who could.
-            let _ = going.recv();
+            let _ = ends.recv();
             drop(session);
             served.end();
             scope.run(|| covered.leave());

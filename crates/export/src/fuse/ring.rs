@@ -60,7 +60,7 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    /// None if the kernel does not tell its processors.
+    /// None if the kernel does not tell its processors, or there may be so many that their entries took more than [`BYTES`].
     pub(super) fn new() -> Option<Self> {
         let list = |what| fs::read_to_string(format!("/sys/devices/system/cpu/{what}")).ok();
         Self::of(&list("possible")?, &list("online")?)
@@ -69,7 +69,12 @@ impl Queues {
     /// There is one for each processor that may ever be there; those that are not have no more than they must.
     fn of(possible: &str, online: &str) -> Option<Self> {
         let (possible, online) = (processors(possible)?, processors(online)?);
-        let depth = |data_bytes: usize| BYTES / data_bytes / online.len().max(1);
+        if possible.len() * DATA_MIN > BYTES {
+            return None;
+        }
+        let absent = possible.iter().filter(|&processor| !online.contains(processor)).count();
+        let depth =
+            |data_bytes: usize| (BYTES / data_bytes).saturating_sub(absent) / online.len().max(1);
         let mut data_bytes = DATA_MAX;
         while data_bytes > DATA_MIN && depth(data_bytes) < DEPTH {
             data_bytes /= 2;
@@ -112,7 +117,7 @@ pub(super) struct Entries {
     device: Arc<Device>,
     memory: Arc<Mapping>,
     /// Of an entry: data of so many bytes, and a page of headers.
-    data_bytes: usize,
+    pub(super) data_bytes: usize,
     entries: Vec<Entry>,
     /// Those that have not ended for good.
     live: usize,
@@ -253,8 +258,10 @@ mod tests {
             let entries = depths(&queues).iter().sum::<usize>();
             assert!(entries >= processors && entries * queues.data_bytes <= BYTES, "{processors}");
         }
-        let many = Queues::of("0-4095", "0-4095").expect("lists");
-        assert!(depths(&many).iter().all(|&depth| depth == 1));
+        assert!(Queues::of("0-4095", "0-3").is_none(), "entries would take a gigabyte");
+        let pluggable = Queues::of("0-127", "0-3").expect("lists");
+        let entries = depths(&pluggable).iter().sum::<usize>();
+        assert!(entries * pluggable.data_bytes <= BYTES, "{entries}");
     }
 
     #[test]

@@ -22,7 +22,6 @@ use lapstrake_host::{Client, Context, Kind, RequestError};
 use slab::Slab;
 use std::{
     collections::VecDeque,
-    convert::Infallible,
     io,
     ops::Range,
     path::PathBuf,
@@ -61,8 +60,8 @@ pub(super) struct Common {
     /// The members' unit, 512 or more: requests to the array start at and are multiples of it.
     pub(super) block: u64,
     pub(super) path: PathBuf,
-    /// Tells by its end that all have ended.
-    pub(super) _gone: Sender<Infallible>,
+    /// Tells that one has failed, and by its end that all have ended.
+    pub(super) over: Sender<()>,
 }
 
 /// See the module.
@@ -77,7 +76,7 @@ pub(super) struct FuseSession {
     transfers: Slab<Transfer>,
     is_waiting: bool,
     is_leaving: bool,
-    /// The array stops: the kernel will not end what it has.
+    /// The array stops, or the session has failed: the kernel will not end what it has.
     gives_up: bool,
 }
 
@@ -175,6 +174,9 @@ impl FuseSession {
     fn fail(&mut self, cx: &mut Context<'_>, why: &str) {
         let path = self.common.path.display();
         error!(file = %path, "{path}: the FUSE session failed: {why}; it is unmounted");
+        // Nobody listens any more where another has failed.
+        let _ = self.common.over.send(());
+        self.gives_up = true;
         self.end(cx);
     }
 
@@ -310,7 +312,11 @@ impl FuseSession {
 
     /// Reads; what lies beyond the end is left out.
     fn read(&mut self, cx: &mut Context<'_>, origin: Origin, offset: u64, len: u32) -> bool {
-        let len = u64::from(len).min(TRANSFER_MAX as u64);
+        let most = match (origin, &self.entries) {
+            (Origin::Entry(_), Some(entries)) => entries.data_bytes,
+            _ => TRANSFER_MAX,
+        };
+        let len = u64::from(len).min(most as u64);
         let end = offset.saturating_add(len).min(self.common.file.bytes());
         if offset >= end {
             self.say(cx, origin, Body::empty());

@@ -251,7 +251,7 @@ fn one_failure_too_many_is_an_error_and_destroys_nothing() {
             // The first fails at once, the second when it is needed the most.
             let faults = format!(
                 "member={first},op=write,range={DATA}+1G,errno=EIO; \
-                 member={second},op=read+write,range={DATA}+1G,after=4,count=3,errno=EIO"
+                 member={second},op=write,range={DATA}+1G,after=4,count=3,errno=EIO"
             );
             let mut server = Rig { backend, shards, faults, ..Rig::new(level, disks) }.serve();
             let mut client = server.unix();

@@ -52,7 +52,8 @@ impl CoordinatorRuntime {
     ) -> Result<Change, ResizeError> {
         let (old, like) = (planned.geometry(), freshest(planned.members())?);
         let mut goal = config(old, like, wish)?;
-        if !is_reached(old, &goal) {
+        let is_kept = wish.chunk.is_none() && wish.layout.is_none();
+        if !is_reached(old, &goal) || goal.level == Level::Linear && !is_kept {
             return Err(ResizeError::NotBetween { from: old.level(), to: goal.level });
         }
         if goal.level == Level::Linear {
@@ -137,11 +138,11 @@ impl CoordinatorRuntime {
         let geometry = Geometry::new(&config)?;
         check_copies(old, &geometry)?;
         self.check_stripes(old, &geometry)?;
-        self.check_members(planned, &config, level)?;
         if old.level().is_parity() && !like.component().0.is_multiple_of(config.chunk.0) {
             let (component, chunk) = (like.component(), config.chunk);
             return Err(ResizeError::PartOfChunk { component, chunk });
         }
+        self.check_members(planned, &config, level)?;
         let is_fewer = data_disks(&geometry) < data_disks(old);
         let may_go_back = is_fewer || config.raid_disks == old.raid_disks();
         let least = |is_backwards| least_shift(old, &geometry, is_backwards);

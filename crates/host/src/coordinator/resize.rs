@@ -65,7 +65,10 @@ impl CoordinatorRuntime {
         if self.coordinator.is_broken() {
             return Err(self.cannot_change());
         }
-        let change = self.plan_resize(runtime, wish)?;
+        let change = self.plan_resize(runtime, wish.clone())?;
+        if matches!(change, Change::Geometry(_, Some(_))) {
+            self.check_way(runtime, wish)?;
+        }
         let now = runtime.now();
         match &change {
             Change::Shape(shape) => self.resize_caches_for(runtime, &shape.geometry),

@@ -5,7 +5,7 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 
-use lapstrake_geometry::Slot;
+use lapstrake_geometry::{Level, Slot};
 
 use super::{AssembleError, Candidate, FoundArray, Options, Reason, Verdict};
 use crate::{Role, Superblock};
@@ -233,13 +233,19 @@ fn is_taken_over(sb: &Superblock, fresh: &Superblock) -> bool {
 
 /// Whether who is in this slot by the freshest's word is a member by this one's, too, or came to a linear array with the slot.
 fn is_known_or_new(sb: &Superblock, fresh: &Superblock, slot: Slot) -> bool {
-    slot.0 >= sb.raid_disks() || matches!(sb.role_of(fresh.dev_number()), Role::Active(_))
+    is_new_in_linear(sb, fresh, slot) || matches!(sb.role_of(fresh.dev_number()), Role::Active(_))
+}
+
+fn is_new_in_linear(sb: &Superblock, fresh: &Superblock, slot: Slot) -> bool {
+    fresh.level() == Some(Level::Linear) && slot.0 >= sb.raid_disks()
 }
 
 /// The slot that has come to a linear array for what is a spare by its own words, which has missed that.
 fn slot_in_linear(sb: &Superblock, fresh: &Superblock) -> Option<Slot> {
     match fresh.role_of(sb.dev_number()) {
-        Role::Active(slot) if is_taken_over(sb, fresh) && slot.0 >= sb.raid_disks() => Some(slot),
+        Role::Active(slot) if is_taken_over(sb, fresh) && is_new_in_linear(sb, fresh, slot) => {
+            Some(slot)
+        }
         _ => None,
     }
 }

@@ -39,6 +39,29 @@ impl CoordinatorRuntime {
         wish: ResizeWish,
         candidates: &[Candidate],
     ) -> Result<Planned, CommandError> {
+        let (steps, obstacle) = self.way(runtime, wish, candidates)?;
+        Ok(Planned { steps, obstacle: obstacle.map(|why| why.to_string()) })
+    }
+
+    /// Whether nothing stands in the way to what is wished for but that members are yet to be added.
+    pub(super) fn check_way(
+        &self,
+        runtime: &ShardRuntime,
+        wish: ResizeWish,
+    ) -> Result<(), CommandError> {
+        match self.way(runtime, wish, &[])?.1 {
+            None | Some(ResizeError::NeedsSpares { .. }) => Ok(()),
+            Some(obstacle) => Err(obstacle.into()),
+        }
+    }
+
+    /// The steps, and what stands in the way of the next one, if not all can be gone.
+    fn way(
+        &self,
+        runtime: &ShardRuntime,
+        wish: ResizeWish,
+        candidates: &[Candidate],
+    ) -> Result<(Vec<PlannedStep>, Option<ResizeError>), CommandError> {
         let supervisor = self.coordinator.supervisor().ok_or(CommandError::ReadOnly)?;
         if self.coordinator.is_broken() {
             return Err(self.cannot_change());
@@ -54,11 +77,13 @@ impl CoordinatorRuntime {
         let change = self.change(runtime, supervisor, &way.array, wish)?;
         let mut next = way.step(change);
         while let Ok(Some(wish)) = &next {
-            assert!(way.steps.len() < STEPS_MAX, "a way that never ends: {:?}", way.steps);
+            if way.steps.len() >= STEPS_MAX {
+                break;
+            }
             let change = self.new_geometry(&way.array, wish, has_one_shard(runtime));
             next = change.and_then(|change| way.step(change));
         }
-        Ok(Planned { steps: way.steps, obstacle: next.err().map(|why| why.to_string()) })
+        Ok((way.steps, next.err()))
     }
 
     fn path_of(&self, id: MemberId, candidates: &[Candidate]) -> Option<String> {
