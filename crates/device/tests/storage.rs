@@ -43,7 +43,6 @@ fn what_has_ended_at_once_can_be_taken_without_a_wait() {
             queue.submit(1, Op::Write { member: 0, offset: 4096, iov, fua: false });
             queue.submit(2, Op::Read { member: 0, offset: 4096, iov: &[second.iov()] });
         }
-        assert!(done.is_empty(), "nothing is handed out by a submission");
         assert!(queue.take_ready(&mut done));
         let done: Vec<_> = done.iter().map(|it| (it.token, it.result)).collect();
         assert_eq!(done, [(1, 4096), (2, 4096)]);

@@ -616,3 +616,52 @@ pub(crate) fn shifts<'a>(
     let least = all.iter().min().copied().unwrap_or(0);
     (least, all.iter().max().copied().unwrap_or(0))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+    use lapstrake_geometry::{Config, Layout, ParityLayout, Sectors};
+
+    fn raid5(raid_disks: u16, chunk: u64, component: u64) -> Geometry {
+        let layout = Layout::Parity(ParityLayout::LeftSymmetric);
+        let (chunk, component) = (Sectors(chunk), Sectors(component));
+        let member_sizes = Vec::new();
+        let level = Level::Raid5;
+        Geometry::new(&Config { level, layout, chunk, raid_disks, component, member_sizes })
+            .unwrap()
+    }
+
+    /// What would be lost: what a window is written over that was not moved yet, which [`Reshape::stop`] asserts.
+    #[test]
+    fn windows_follow_each_other_to_the_end_whatever_is_left_over() {
+        let counts = [(3, 4), (4, 3), (5, 5), (3, 8), (8, 3), (11, 11), (11, 10)];
+        for (old, new) in counts {
+            for (chunks, chunk, is_backwards) in
+                [(1002, 128, true), (37, 2048, true), (37, 128, false)]
+            {
+                for more in 0..13 {
+                    if !is_backwards && new < old || is_backwards && new > old {
+                        continue;
+                    }
+                    let component = (chunks + more) * chunk;
+                    let [before, after] = [old, new].map(|disks| raid5(disks, chunk, component));
+                    let end = after.array_sectors();
+                    let start = Sector(if is_backwards { end.0 } else { 0 });
+                    let mut reshape = Reshape::new(Stage::Moving, before, start, is_backwards);
+                    let shift = chunk as i64 * if is_backwards { 1 } else { -1 };
+                    reshape.shifts = (shift, shift);
+                    let (mut done, mut windows) = (0, 0);
+                    while done < component {
+                        let stop = reshape.stop(&after, done);
+                        assert!(stop > done, "it is stuck at {done} of {component}");
+                        reshape.moved(&after, stop);
+                        reshape.recorded = reshape.position;
+                        (done, windows) = (stop, windows + 1);
+                        assert!(windows < 5000, "it never ends");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -10,7 +10,7 @@
 //! - Any offset and length will do: parts of the members' blocks are read, merged and written by the engine, in
 //!   turn with all other writes to the block.
 //! - Shards take requests from the kernel and answer them: one reads `/dev/fuse`, and where the kernel hands requests over
-//!   by io_uring all do. Memory for what is in flight is there before the first request.
+//!   by io_uring half of them do. Memory for what is in flight is there before the first request.
 
 mod device;
 mod file;
