@@ -216,6 +216,8 @@ fn reshape(args: &Args) -> Outcome {
     let is_added_later = target.detail(None)?.level == "raid0";
     if !is_added_later {
         add_members(args, &args.members)?;
+    } else if !args.members.is_empty() {
+        plan::check(target, request.clone(), &args.members, args.force)?;
     }
     let asked = target.ask(&request);
     if asked.is_err() && !is_added_later {
@@ -260,8 +262,9 @@ fn reshape(args: &Args) -> Outcome {
         );
         return Ok(Exit::Done);
     }
+    let layout = if layout.is_empty() { layout } else { format!(" {layout}") };
     let shape =
-        format!("{level} {layout} of {raid_devices} members with chunks of {}K", chunk_bytes >> 10);
+        format!("{level}{layout} of {raid_devices} members with chunks of {}K", chunk_bytes >> 10);
     let goal = goal.map(|goal| goal.to_string()).filter(|goal| *goal != level);
     let on_the_way = goal.map(|goal| format!(" on the way to {goal}")).unwrap_or_default();
     match changed {

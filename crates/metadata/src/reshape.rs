@@ -72,6 +72,12 @@ pub enum NotReverted {
     /// There is none, or its fields are impossible.
     #[error("no reshape is under way that could be turned back")]
     NoReshape,
+    /// Members tell of different ones.
+    #[error(
+        "members tell of different reshapes, as when one was away while the others were turned back: leave out who was \
+         (--degraded)"
+    )]
+    Unlike,
     /// A member's data are not whole.
     #[error(
         "a member holds a part of its data only, since it was added in the place of a parity that the array did not have \
@@ -313,6 +319,15 @@ impl Superblock {
         }
         let reverted = sb.with_reshape_reverted(position.0).ok_or(NotReverted::NoReshape)?;
         Ok(Self::V1(reverted))
+    }
+
+    /// Whether another member tells of the same reshape, wherever each says that it has come to.
+    pub(crate) fn is_reshaped_as(&self, other: &Self) -> bool {
+        let shape = |sb: &Self| (sb.level_md(), sb.layout_md(), sb.chunk(), sb.raid_disks());
+        let course = |sb: &Self| {
+            sb.reshape().map(|it| (shape(&it.before), shape(&it.after), it.is_backwards))
+        };
+        course(self) == course(other)
     }
 
     /// The geometry of an array of members as large as this one.

@@ -24,7 +24,7 @@ use crate::bitmap;
 use crate::create::home_words;
 use crate::v1::{self, feature};
 use crate::wire::ByteOrder;
-use crate::{LOGICAL_BLOCK_MAX, Role, Superblock, Unsupported, Version, ppl, v090};
+use crate::{LOGICAL_BLOCK_MAX, NotReverted, Role, Superblock, Unsupported, Version, ppl, v090};
 
 /// Bytes of a name that 1.x has room for.
 pub const NAME_MAX: usize = 31;
@@ -145,6 +145,10 @@ pub fn update(members: &[Subject<'_>], what: &Update) -> Result<Vec<Vec<Write>>,
     };
     if *what == Update::Metadata {
         convert::check_alike(members).map_err(refused(None))?;
+    }
+    let is_unlike = |member: &Subject<'_>| !member.superblock.is_reshaped_as(members[0].superblock);
+    if let (Update::RevertReshape(_), Some(unlike)) = (what, members.iter().position(is_unlike)) {
+        return Err(refused(Some(unlike))(NotReverted::Unlike.into()));
     }
     let one = |(index, member): (usize, &Subject<'_>)| {
         let written = check(member, what).and_then(|()| match &placement {

@@ -21,6 +21,29 @@ pub enum Pace {
 /// How long a step takes, if that can be told.
 type Seconds = Option<f64>;
 
+/// Whether nothing stands in the way, and the new members are fit for it.
+pub fn check(
+    target: &Target,
+    request: Request,
+    members: &[MemberSpec],
+    force: bool,
+) -> Result<(), Failure> {
+    match ask(target, request, members, force)?.obstacle {
+        None => Ok(()),
+        Some(obstacle) => Err(Failure::new(format!("{}: {obstacle}", target.name))),
+    }
+}
+
+fn ask(
+    target: &Target,
+    request: Request,
+    members: &[MemberSpec],
+    force: bool,
+) -> Result<Planned, Failure> {
+    let members: Result<Vec<String>, Failure> = members.iter().map(members::absolute).collect();
+    Ok(target.ask(&Request::Plan { request: Box::new(request), members: members?, force })?)
+}
+
 pub fn run(
     target: &Target,
     request: Request,
@@ -28,10 +51,8 @@ pub fn run(
     force: bool,
     pace: &Pace,
 ) -> Outcome {
-    let members: Result<Vec<String>, Failure> = members.iter().map(members::absolute).collect();
     let before = target.detail(None)?;
-    let plan = Request::Plan { request: Box::new(request), members: members?, force };
-    let planned: Planned = target.ask(&plan)?;
+    let planned = ask(target, request, members, force)?;
     let limit = before.sync_speed_max_kib * 1024;
     let times: Vec<Seconds> = planned.steps.iter().map(|step| seconds(step, pace, limit)).collect();
     match target.json {

@@ -181,8 +181,13 @@ fn a_reshape_is_turned_back_here_and_by_the_kernel() {
     }
     let lab = lab();
     half_done(&lab, "-l5 -c64", "m0 m1 m2", "--level 6 m3");
-    let refused = lab.run("update --update revert-reshape m0 m1 m2 m3");
+    let at = position_asked_for(&lab, "m0 m1 m2 m3").replace("--reshape-position ", "=");
+    let refused = lab.run(&format!("update --update revert-reshape{at} m0 m1 m2 m3"));
     assert!(refused.err.contains("in the place of a parity"), "{refused:?}");
+    half_done(&lab, "--force -l5 -c64", "m0 m1 m2", "--raid-devices 4 --force m3");
+    lab.run("update --degraded --update revert-reshape m0 m1 m2").ok();
+    let refused = lab.run("update --update revert-reshape m0 m1 m2 m3");
+    assert!(refused.err.contains("different reshapes"), "{refused:?}");
 }
 
 #[test]

@@ -121,9 +121,10 @@ fn a_raid0_gets_fewer_members() {
     create(&lab, "-l0 -c64", "m0 m1 m2");
     let server = lab.serve_data("--shards 2 m0 m1 m2");
     refused(&lab, "--raid-devices 2", "--array-size");
-    let left = lab.detail()["array_bytes"].as_u64().unwrap() / 2;
-    lab.run(&format!("grow data --array-size {}", left >> 10)).ok();
-    let bytes = pattern(7, left as usize);
+    let told = lab.run("grow data --raid-devices 2").err;
+    let size = told.split_once("--array-size ").unwrap().1.split('`').next().unwrap();
+    lab.run(&format!("grow data --array-size {size}")).ok();
+    let bytes = pattern(7, lab.detail()["array_bytes"].as_u64().unwrap() as usize);
     lab.fill(&server, &bytes);
     lab.run("grow data --raid-devices 2").ok();
     lab.until("two members", |shown| shown["level"] == "raid0" && shown["sync"].is_null());
@@ -208,7 +209,15 @@ fn what_cannot_be_taken_over_is_refused_and_stays_as_it_is() {
     server.stop();
     create(&lab, "-l0 -c4 --force", "m0 m3");
     let server = lab.serve_data("m0 m3");
-    refused(&lab, "--raid-devices 3 --chunk 16M m1", "not whole chunks");
+    refused(&lab, "--raid-devices 3 --chunk 16M m1", "between superblock and data");
+    lab.file("small", 10 << 20);
+    let ran = lab.run("grow data --raid-devices 3 small");
+    assert!(ran.code == 1 && ran.err.contains("small"), "{ran:?}");
+    assert_eq!(
+        lab.detail()["level"],
+        "raid0",
+        "who is not fit is found before anything is changed"
+    );
     server.stop();
     create(&lab, "-l linear --force", "m0 m1 m2");
     let server = lab.serve_data("m0 m1 m2");

@@ -113,14 +113,9 @@ impl CoordinatorRuntime {
         }
     }
 
-    /// Whether data of a RAID0 can be moved, before it becomes a RAID4 for that.
+    /// Whether a RAID0 has room for more members' data, before it becomes a RAID4 for that, and members are added.
     fn check_raid0(&self, planned: &PlannedArray, goal: &Config) -> Result<(), ResizeError> {
-        let (old, new) = (planned.geometry(), Geometry::new(goal)?);
-        let (left, usable) = (new.array_sectors(), planned.usable());
-        if left < usable {
-            return Err(ResizeError::CutsData { left, usable, array: self.facts.name.clone() });
-        }
-        if new.raid_disks() > old.raid_disks() {
+        if goal.raid_disks > planned.geometry().raid_disks() {
             let chunk = freshest(planned.members())?.chunk().max(goal.chunk);
             self.shift(planned, chunk, BEFORE)?;
         }
@@ -172,9 +167,9 @@ impl CoordinatorRuntime {
         let lacks_parity = supervisor.is_some_and(|it| it.is_degraded() && !it.lacks_data());
         let Some(wish) = self.next_reshape.take() else {
             if lacks_parity && self.geometry().level() == Level::Raid4 {
-                let (array, name) = (&self.facts.name, quoted(&self.facts.name));
+                let name = quoted(&self.facts.name);
                 info!(
-                    "{array}: has no parity; if it was a RAID0, `lapstrake grow {name} --level 0` makes it one again"
+                    "it has no parity; if it was a RAID0, `lapstrake grow {name} --level 0` makes it one again"
                 );
             }
             return;

@@ -51,6 +51,8 @@ impl CoordinatorRuntime {
     ) -> Result<(), CommandError> {
         match self.way(runtime, wish, &[])?.1 {
             None | Some(ResizeError::NeedsSpares { .. }) => Ok(()),
+            // It lacks what these make.
+            Some(ResizeError::Degraded { .. }) if !self.is_redundant() => Ok(()),
             Some(obstacle) => Err(obstacle.into()),
         }
     }
@@ -212,17 +214,18 @@ impl Way<'_> {
     ) -> Vec<MemberTrafficDetail> {
         let is_idle = |of: &MemberTraffic| of.read.is_zero() && of.written.is_zero();
         let slots = (0..).map(Slot).zip(traffic).filter(|(_, of)| !is_idle(of));
+        // The parity that a RAID0 lacks on its way is written to nobody.
         let detail = |(slot, of): (Slot, &MemberTraffic)| {
             let old = before.and_then(|before| before.serving(slot));
-            let id = old.or_else(|| self.array.serving(slot));
-            MemberTrafficDetail {
-                member: id.and_then(|id| self.coordinator.path_of(id, self.candidates)),
+            let id = old.or_else(|| self.array.serving(slot))?;
+            Some(MemberTrafficDetail {
+                member: self.coordinator.path_of(id, self.candidates),
                 slot: slot.0,
                 read_bytes: of.read.bytes(),
                 written_bytes: of.written.bytes(),
-            }
+            })
         };
-        slots.map(detail).collect()
+        slots.filter_map(detail).collect()
     }
 
     /// A step that ends with the array as it is here.
