@@ -209,7 +209,7 @@ fn what_cannot_be_taken_over_is_refused_and_stays_as_it_is() {
     server.stop();
     create(&lab, "-l0 -c4 --force", "m0 m3");
     let server = lab.serve_data("m0 m3");
-    refused(&lab, "--raid-devices 3 --chunk 16M m1", "between superblock and data");
+    refused(&lab, "--raid-devices 3 --chunk 16M", "between superblock and data");
     lab.file("small", 10 << 20);
     let ran = lab.run("grow data --raid-devices 3 small");
     assert!(ran.code == 1 && ran.err.contains("small"), "{ran:?}");
