@@ -184,11 +184,16 @@ fn left_growing(md: &mut Md, lab: &Lab, left: &Left) -> Option<Vec<u64>> {
             ! mdadm --quiet --stop /dev/md0 2>/dev/null || break
             nap 0.1
         done";
-    let said = match left {
-        Left::Alone => md.play(lab, "m0 m1 m2", &format!("{begin}{alone}{stop}")),
-        Left::Frozen => md.play(lab, "m0 m1 m2", &format!("{begin}{frozen}{stop}")),
-        Left::Cut => md.cut(lab, "m0 m1 m2", begin),
+    let script = match left {
+        Left::Alone => format!("{begin}{alone}{stop}"),
+        Left::Frozen => format!("{begin}{frozen}{stop}"),
+        Left::Cut => format!("{begin}trap - EXIT"),
     };
+    // Now and then mdadm hangs.
+    let said = md.play_to_its_end(lab, "m0 m1 m2", &script)?;
+    if let Left::Cut = left {
+        md.power_off();
+    }
     if said.contains("missed") {
         return None;
     }

@@ -69,19 +69,34 @@ impl Md {
 
     /// Plays a script in [`WORDS`], with these members as its devices; what it printed.
     pub fn play(&mut self, lab: &Lab, members: &str, script: &str) -> String {
+        self.play_to_its_end(lab, members, script).expect("a script that ends")
+    }
+
+    /// As [`Md::play`]; none if it hangs: then the power went off.
+    pub fn play_to_its_end(&mut self, lab: &Lab, members: &str, script: &str) -> Option<String> {
         let paths = members.split_whitespace().map(|name| lab.path(name).display().to_string());
         let shown = paths.collect::<Vec<_>>().join(" ");
         let dir = lab.path("").display().to_string();
-        let output = self.up().run(&format!("{WORDS}\ndir={dir}\nshow {shown}\n{script}")).unwrap();
+        let ran = self.up().run(&format!("{WORDS}\ndir={dir}\nshow {shown}\n{script}"));
+        if let Err(lapstrake_kernel_md::Error::Timeout { .. }) = ran {
+            self.power_off();
+            return None;
+        }
+        let output = ran.unwrap();
         assert!(output.success(), "{members}: {script}\n{output}");
-        output.text()
+        Some(output.text())
+    }
+
+    /// Another guest takes its place.
+    pub fn power_off(&mut self) {
+        std::mem::replace(self.up(), Self::guest().unwrap()).cut();
     }
 
     /// As [`Md::play`], and the power goes off at the script's end.
     pub fn cut(&mut self, lab: &Lab, members: &str, script: &str) -> String {
         // Words end with the array stopped.
         let said = self.play(lab, members, &format!("{script}\ntrap - EXIT"));
-        std::mem::replace(self.up(), Self::guest().unwrap()).cut();
+        self.power_off();
         said
     }
 
