@@ -7,62 +7,22 @@
 set -euo pipefail
 
 lapstrake=$(realpath "${LAPSTRAKE:-target/release/lapstrake}")
-here=$(realpath "$(dirname "$0")")
+# shellcheck source=scripts/held-members.sh
+source "$(dirname "$0")/held-members.sh"
 if [[ $EUID != 0 || ! -e /dev/fuse ]] || ! pkg-config --exists fuse3; then
     echo "NOT RUN: growth beside its prediction: needs root, /dev/fuse and libfuse3-dev (make setup)"
     exit 0
 fi
-scratch=$(mktemp -d)
+held_members 134217728 20000 a b c d e
 export LAPSTRAKE_RUN_DIR=$scratch/run
-members=()
-finish() {
-    "$lapstrake" stop grown >/dev/null 2>&1 || true
-    for member in "${members[@]}"; do fusermount3 -u "$scratch/$member" || true; done
-    rm -rf "$scratch"
-}
-trap finish EXIT
-# shellcheck disable=SC2046
-cc -O2 -o "$scratch/held-disk" "$here/held-disk.c" $(pkg-config --cflags --libs fuse3)
+trap '"$lapstrake" stop grown >/dev/null 2>&1 || true; finish' EXIT
 cd "$scratch"
-for member in a b c d e; do
-    mkdir "$member"
-    setsid ./held-disk 134217728 20000 "$scratch/$member" >/dev/null 2>&1 </dev/null &
-    members+=("$member")
-    until [[ -e $member/disk ]]; do sleep 0.1; done
-done
-
-figure() { echo "$1 = { value = $2, unit = \"$3\", source = \"scripts/held-disk.c\", confidence = \"measured\" }"; }
-{
-    printf 'name = "held-20ms"\nmodel = "scripts/held-disk.c"\nyear = 2026\nnote = "one command at a time, 20 ms each"\n'
-    echo "[solid-disk]"
-    figure capacity 262144 sectors
-    figure interface 10000.0 MB/s
-    figure queue 1 commands
-    figure units 1 units
-    figure page 4096 blocks
-    figure read 0.1 us
-    figure read_command 20000.0 us
-    figure write_command 20000.0 us
-    figure write_accept 20000.0 us
-    figure flush 50.0 us
-    figure power_backed 1 flag
-    figure program_wait 0.0 us
-    figure read_rate 9000.0 MB/s
-    figure fast_rate 9000.0 MB/s
-    figure slow_rate 9000.0 MB/s
-    figure fast_cells 0.1 GB
-    figure buffer 64.0 MB
-    figure amplification 1.0 bytes
-    sed -n '/^\[reliability\]/,$p' "$here/../crates/model/profiles/ssd-sata-1tb.toml"
-} >held.toml
 
 # Name, level, members, chunk.
 cases=("raid5 5 3 512" "raid5-of-64K 5 3 64" "raid6 6 4 128" "raid10 10 4 512")
 {
     printf 'name = "growth-held"\n'
-    for member in a b c d; do
-        printf '[[disk]]\npath = "%s/disk"\nname = "%s"\nprofile = "held.toml"\nexpendable = true\n' "$member" "$member"
-    done
+    held_disks
     for case in "${cases[@]}"; do
         read -r name level count chunk <<<"$case"
         printf '[[array]]\nname = "%s"\nlevel = %s\nmembers = [%s]\nchunk = "%sK"\nbitmap = "none"\n' "$name" "$level" \

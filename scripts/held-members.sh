@@ -1,8 +1,8 @@
 # held-members.sh: members whose latency is held, for the scripts that source this one.
 #
-# held_members BYTES MICROSECONDS makes a scratch directory ($scratch, taken away at the end), four files in memory there of
-# which each read and write takes so long, one after the other (held-disk.c), and a profile that says just that; held_disks
-# prints the plan's text for them. Needs root, /dev/fuse and libfuse3-dev.
+# held_members BYTES MICROSECONDS [NAME]... makes a scratch directory ($scratch, taken away at the end), files in memory there
+# (a, b, c and d) of which each read and write takes so long, one after the other (held-disk.c), and a profile that says just
+# that; held_disks prints the plan's text for them. Needs root, /dev/fuse and libfuse3-dev.
 
 members=()
 here=$(realpath "$(dirname "${BASH_SOURCE[0]}")")
@@ -18,7 +18,9 @@ held_members() {
     trap finish EXIT
     # shellcheck disable=SC2046
     cc -O2 -o "$scratch/held-disk" "$here/held-disk.c" $(pkg-config --cflags --libs fuse3)
-    for member in a b c d; do
+    local names=("${@:3}")
+    [[ ${#names[@]} -gt 0 ]] || names=(a b c d)
+    for member in "${names[@]}"; do
         mkdir "$scratch/$member"
         setsid "$scratch/held-disk" "$1" "$2" "$scratch/$member" >/dev/null 2>&1 </dev/null &
         members+=("$member")

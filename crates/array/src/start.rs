@@ -22,7 +22,7 @@ pub use reshape::{Halves, NoReshape};
 use alloc::vec::Vec;
 use bitmap::BitmapSources;
 use lapstrake_engine::{
-    BitmapConfig, BitmapTerms, BufId, FULLY_TRUSTED, MemberConfig, MemberRecord, Replay,
+    BitmapConfig, BitmapTerms, BufId, FULLY_TRUSTED, MemberConfig, MemberRecord, Replay, Shard,
     ShardConfig, SupervisorConfig, SyncConfig,
     journal::{JournalConfig, ReplayError, Replayed},
 };
@@ -403,18 +403,20 @@ impl<D: Clone> StartPlan<D> {
         superblock.has_ppl().then(|| ppl::signature(superblock.set_uuid()))
     }
 
-    /// For one of the shards. `members`: each with what its device is like ([`MemberConfig::new`]).
+    /// One of the shards. `members`: each with what its device is like ([`MemberConfig::new`]); where none rotates, it prefers
+    /// to read what it is to write.
     #[must_use]
-    pub fn shard_config(
+    pub fn shard(
         &self,
         done: &CarriedOut,
         members: Vec<MemberConfig>,
         terms: &ShardTerms,
-    ) -> ShardConfig {
+    ) -> Shard {
         let bitmap = self.bitmap.as_ref();
         // A ring has one writer.
         let journal = done.journal.as_ref().map(|journal| journal.0);
-        ShardConfig {
+        let prefers_rmw = members.iter().all(|member| !member.rotational);
+        let mut shard = Shard::new(ShardConfig {
             geometry: self.geometry.clone(),
             members,
             read_only: terms.read_only,
@@ -428,7 +430,11 @@ impl<D: Clone> StartPlan<D> {
             journal: journal.filter(|_| terms.index == 0),
             behind_pages: terms.behind_pages,
             unsynced: bitmap.and_then(BitmapConfig::unsynced),
+        });
+        if prefers_rmw {
+            shard.prefer_rmw();
         }
+        shard
     }
 
     /// For the supervisor.

@@ -764,11 +764,7 @@ fn shard(
         behind_pages: CacheTerms::of(plan).behind_pages(),
     };
     let members = plan.members.iter().map(config).collect();
-    let mut shard = Shard::new(plan.shard_config(done, members, &terms));
-    if plan.members.iter().all(|member| !member.device.rotational()) {
-        shard.prefer_rmw();
-    }
-    shard
+    plan.shard(done, members, &terms)
 }
 
 /// Of what the array uses of the member.

@@ -54,11 +54,7 @@ impl Setup {
             let configs = of.members.iter().zip(members);
             let configs =
                 configs.map(|(m, config)| MemberConfig::new(&m.record, config.rotational));
-            let mut shard = Shard::new(of.shard_config(&self.done, configs.collect(), &terms));
-            if members.iter().all(|config| !config.rotational) {
-                shard.prefer_rmw();
-            }
-            shard
+            of.shard(&self.done, configs.collect(), &terms)
         };
         (0..plan.shards).map(shard).collect()
     }
