@@ -3,7 +3,7 @@
 use crate::{
     Plan,
     arrays::{Kind, Place, make},
-    fio::{LOADS, run},
+    fio::{STREAMS, run},
     report::{Pairs, Report},
 };
 use lapstrake_host::{Array, Client, Context, Kind as Request, OpenRequest, Options, RequestError};
@@ -159,7 +159,7 @@ pub(crate) fn compare(
 ) {
     let files = make(place, kind, plan.member_mib);
     let names: Vec<String> = files.members.iter().map(|m| m.display().to_string()).collect();
-    for load in &LOADS[..2] {
+    for load in &STREAMS {
         let write = load.rw == "write";
         let per_byte = if write { kind.written_per_byte() } else { 1.0 };
         let mut pairs = Pairs::default();

@@ -3,14 +3,6 @@
 use serde_json::Value;
 use std::{process::Command, time::Duration};
 
-/// The four loads that both baselines and gates name.
-pub(crate) const LOADS: [Load; 4] = [
-    Load { name: "write 1M QD4", rw: "write", block: "1M", depth: 4 },
-    Load { name: "read 1M QD4", rw: "read", block: "1M", depth: 4 },
-    Load { name: "4K random read QD32", rw: "randread", block: "4k", depth: 32 },
-    Load { name: "4K random write QD32", rw: "randwrite", block: "4k", depth: 32 },
-];
-
 #[derive(Clone, Copy)]
 pub(crate) struct Load {
     pub name: &'static str,
@@ -19,7 +11,18 @@ pub(crate) struct Load {
     pub depth: u32,
 }
 
+/// A MiB at a time, in order.
+pub(crate) const STREAMS: [Load; 2] = [
+    Load { name: "write 1M QD4", rw: "write", block: "1M", depth: 4 },
+    Load { name: "read 1M QD4", rw: "read", block: "1M", depth: 4 },
+];
+
 impl Load {
+    /// 4 KiB at random places.
+    pub(crate) const fn small(name: &'static str, rw: &'static str, depth: u32) -> Self {
+        Self { name, rw, block: "4k", depth }
+    }
+
     pub(crate) fn is_sequential(&self) -> bool {
         self.block == "1M"
     }

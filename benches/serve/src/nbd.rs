@@ -4,7 +4,7 @@
 use crate::{
     Plan,
     arrays::{Kind, Place, filled, lapstrake, make},
-    fio::{LOADS, Load, run},
+    fio::{Load, STREAMS, run},
     report::{Pairs, Report},
 };
 use std::{
@@ -13,6 +13,25 @@ use std::{
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
+
+pub(crate) const READS: [Load; 3] = [
+    Load::small("4K random read QD1", "randread", 1),
+    Load::small("4K random read QD4", "randread", 4),
+    Load::small("4K random read QD32", "randread", 32),
+];
+pub(crate) const WRITES: [Load; 3] = [
+    Load::small("4K random write QD1", "randwrite", 1),
+    Load::small("4K random write QD4", "randwrite", 4),
+    Load::small("4K random write QD32", "randwrite", 32),
+];
+
+/// The least ratios that are asked for, of loads by their depth.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Gates {
+    pub streams: [Option<f64>; 2],
+    pub reads: [Option<f64>; 3],
+    pub writes: [Option<f64>; 3],
+}
 
 /// A server that is up; stopped when dropped.
 pub(crate) struct Server {
@@ -65,14 +84,8 @@ pub(crate) fn client(server: &Server, plan: &Plan) -> Vec<String> {
     vec!["--ioengine=nbd".into(), format!("--uri={}", server.uri), format!("--size={size}M")]
 }
 
-/// Four loads, and what the server costs.
-pub(crate) fn compare(
-    plan: &Plan,
-    place: &Place,
-    kind: Kind,
-    gates: [Option<f64>; 4],
-    report: &mut Report,
-) {
+/// Streams, and small requests at each depth; and what the server costs.
+pub(crate) fn compare(plan: &Plan, place: &Place, kind: Kind, gates: Gates, report: &mut Report) {
     let files = make(place, kind, plan.member_mib);
     let socket = files.dir.path().join("ours");
     let mut command = Command::new(lapstrake());
@@ -90,7 +103,10 @@ pub(crate) fn compare(
         .arg(&plain)
         .stderr(Stdio::null());
     let peer = Server::start(&mut command, &socket);
-    for (load, gate) in LOADS.iter().zip(gates) {
+    let streams = STREAMS.iter().zip(gates.streams);
+    let reads = READS.iter().zip(gates.reads);
+    let writes = WRITES.iter().zip(gates.writes);
+    for (load, gate) in streams.chain(reads).chain(writes) {
         let mut pairs = Pairs::default();
         for _ in 0..plan.rounds {
             let a = run(load, plan.time, &client(&ours, plan));
@@ -106,29 +122,21 @@ pub(crate) fn compare(
         report.add(&what, unit, &pairs, gate);
     }
     if kind == Kind::Raid0Of4 {
-        depth_one(plan, &ours, &peer, report);
+        switches(plan, &ours, &peer, report);
     }
     resident(kind, &ours, report);
 }
 
 /// At depth 1 each hand-over between threads is a context switch that a request waits for.
-fn depth_one(plan: &Plan, ours: &Server, peer: &Server, report: &mut Report) {
-    let load = Load { name: "4K random read QD1", rw: "randread", block: "4k", depth: 1 };
-    let mut pairs = Pairs::default();
-    let mut switches = [0.0; 2];
-    for _ in 0..plan.rounds {
-        for (server, samples, sum) in [(ours, &mut pairs.ours, 0), (peer, &mut pairs.peer, 1)] {
-            let before = server.status("voluntary_ctxt_switches");
-            let rate = run(&load, plan.time, &client(server, plan));
-            samples.push(rate.iops);
-            let requests = rate.iops * plan.time.as_secs_f64();
-            let switched = server.status("voluntary_ctxt_switches") - before;
-            switches[sum] += switched / requests / plan.rounds as f64;
-        }
-    }
-    report.add("NBD raid0 of 4 4K random read QD1", "IOPS", &pairs, None);
-    let what = "NBD QD1: context switches a request";
-    report.at_most(what, "", switches[0], switches[1].max(1.0) * 1.05);
+fn switches(plan: &Plan, ours: &Server, peer: &Server, report: &mut Report) {
+    let load = &READS[0];
+    let [ours, peer] = [ours, peer].map(|server| {
+        let before = server.status("voluntary_ctxt_switches");
+        let rate = run(load, plan.time, &client(server, plan));
+        let requests = rate.iops * plan.time.as_secs_f64();
+        (server.status("voluntary_ctxt_switches") - before) / requests
+    });
+    report.at_most("NBD QD1: context switches a request", "", ours, peer.max(1.0) * 1.05);
 }
 
 /// Resident memory after all loads, with the stripe cache and the buffers set apart.

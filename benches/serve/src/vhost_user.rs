@@ -5,7 +5,7 @@ use crate::{
     Plan,
     arrays::{Kind, Place, lapstrake, make},
     fio::{Load, run},
-    nbd::Server,
+    nbd::{self, Server},
     report::{Pairs, Report},
 };
 use std::{
@@ -23,12 +23,8 @@ use virtio_driver::{
 const BLOCK: usize = 4096;
 /// Descriptors; a request takes three.
 const RING: u16 = 128;
-const LOADS: [(Load, f64); 4] = [
-    (Load { name: "4K random read QD32", rw: "randread", block: "4k", depth: 32 }, 3.0),
-    (Load { name: "4K random write QD32", rw: "randwrite", block: "4k", depth: 32 }, 3.0),
-    (Load { name: "4K random read QD1", rw: "randread", block: "4k", depth: 1 }, 1.5),
-    (Load { name: "4K random write QD1", rw: "randwrite", block: "4k", depth: 1 }, 1.5),
-];
+const LOADS: [(Load, f64); 4] =
+    [(nbd::READS[2], 3.0), (nbd::WRITES[2], 3.0), (nbd::READS[0], 1.5), (nbd::WRITES[0], 1.5)];
 
 /// Answers a second.
 fn drive(socket: &Path, load: &Load, plan: &Plan) -> f64 {
@@ -112,7 +108,7 @@ pub(crate) fn compare(
         let mut pairs = Pairs::default();
         for _ in 0..plan.rounds {
             pairs.ours.push(drive(&disk, load, plan));
-            pairs.peer.push(run(load, plan.time, &crate::nbd::client(&server, plan)).iops);
+            pairs.peer.push(run(load, plan.time, &nbd::client(&server, plan)).iops);
         }
         let what = format!("vhost-user beside NBD {} {}", kind.name(), load.name);
         report.add(&what, "IOPS", &pairs, has_gates.then_some(*gate));
