@@ -7,7 +7,8 @@ use crate::{complete, create, options};
 use lapstrake_device::{MemberSpec, quoted_path};
 use lapstrake_geometry::{Raid0Layout, Sector, Version};
 use lapstrake_host::edit::{
-    self, Edits, Record, UpdateRequest, Way, plan_update, plan_zero, restore,
+    self, BackupRequest, Edits, Record, UpdateRequest, Way, plan_backup, plan_update, plan_zero,
+    restore,
 };
 use lapstrake_metadata::update::Update;
 use serde_json::json;
@@ -39,6 +40,7 @@ Examples:
   lapstrake update disk?.img --update name=films --dry-run
   lapstrake update disk?.img --update name=films
   lapstrake update /dev/sdb /dev/sdc /dev/sdd --update no-bitmap --keep before.edit
+  lapstrake update disk?.img --backup-file grow.backup
   lapstrake update --undo before.edit
   lapstrake update --finish before.edit
 
@@ -95,7 +97,8 @@ pub struct How {
 ///
 /// All of the array's members are given. Before the first is written, what is there and what will be there is kept in a
 /// file; if a write fails, those before it are undone. After a power cut the file finishes the edit or undoes it, and
-/// later it undoes it as long as the array has not been used. Only superblocks, bitmaps and logs change, never data.
+/// later it undoes it as long as the array has not been used. Only superblocks, bitmaps and logs change, never data, but with
+/// --backup-file, which puts data in their place that a cut in the midst of a reshape destroyed.
 #[derive(clap::Args)]
 #[command(after_long_help = UPDATE_HELP)]
 pub struct UpdateArgs {
@@ -103,8 +106,14 @@ pub struct UpdateArgs {
     #[arg(value_name = "MEMBER", value_parser = options::member(), add = complete::files(&[]), required_unless_present_any = ["finish", "undo"])]
     members: Vec<MemberSpec>,
     /// What to change; --help lists the words
-    #[arg(short = 'U', long, value_name = "WORD[=VALUE]", required_unless_present_any = ["finish", "undo"], conflicts_with_all = ["finish", "undo"])]
+    #[arg(short = 'U', long, value_name = "WORD[=VALUE]", required_unless_present_any = ["backup_file", "finish", "undo"], conflicts_with_all = ["finish", "undo"])]
     update: Option<String>,
+    /// Put in its place what mdadm kept in this file, or at the end of this new member, before a reshape went over it
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["update", "homehost", "finish", "undo"], add = complete::files(&[]))]
+    backup_file: Option<PathBuf>,
+    /// With --backup-file: also if it was written at another time than the superblocks
+    #[arg(long, requires = "backup_file")]
+    force: bool,
     /// With name: the host that the array belongs to; "none" for none [default: this one]
     #[arg(long, value_name = "HOST")]
     homehost: Option<String>,
@@ -176,6 +185,17 @@ pub fn run_update(args: &UpdateArgs) -> Outcome {
     let brought = [(&args.finish, Way::Finish), (&args.undo, Way::Undo)];
     if let Some((Some(file), way)) = brought.into_iter().find(|(file, _)| file.is_some()) {
         return bring(args, file, way);
+    }
+    if let Some(file) = &args.backup_file {
+        let edits = plan_backup(&BackupRequest {
+            members: args.members.clone(),
+            file: file.clone(),
+            degraded: args.degraded,
+            force: args.force,
+            is_dry: args.how.dry_run,
+            version: args.metadata,
+        })?;
+        return carry_out(&edits, &args.how);
     }
     let word = args.update.as_deref().unwrap_or_default();
     let update = read_update(word, args.homehost.as_deref())?;

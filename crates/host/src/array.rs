@@ -481,7 +481,8 @@ fn tell_of_reshape(before: &Plan, after: &After<Arc<Member>>, read_only: bool) {
     };
     let doubt = match (offset(before) == offset(after), is_seldom) {
         (true, _) => {
-            "; what a cut destroyed in its critical section is in its backup file only, if it had one"
+            "; what a cut destroyed in its critical section is in its backup file only, if it had one: `lapstrake update \
+             --backup-file` puts it in its place"
         }
         (false, true) => {
             "; Linux records the position of such a reshape seldom, and may have rewritten more: if what is read from \

@@ -4,8 +4,12 @@
 //! leaves every sector as it was or as it is to be, so that the file can finish the edit or undo it. An edit of which a
 //! write fails is undone at once.
 //!
-//! Invariant: nothing is written before every check on every member has passed and the record is stable.
+//! Invariants:
+//! - nothing is written before every check on every member has passed and the record is stable;
+//! - what a superblock tells of is stable on every member before the first superblock is written, which is the last write of
+//!   its member, and is undone after it.
 
+mod backup;
 mod dump;
 mod plan;
 mod record;
@@ -18,6 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thiserror::Error;
 
+pub use backup::{BackupRequest, NoRestore, plan_backup};
 pub use dump::{dump, restore};
 pub use plan::{UpdateRequest, plan_update, plan_zero};
 pub use record::{Record, Way};
@@ -133,6 +138,14 @@ pub enum EditError {
         /// As the record names it.
         member: String,
     },
+    /// A reshape's backup is not put in its place.
+    #[error("{}: {why}; nothing was written", file.display())]
+    Backup {
+        /// The file, or the member.
+        file: PathBuf,
+        /// Why.
+        why: NoRestore,
+    },
     /// A write of what a record keeps failed.
     #[error(
         "{failed}; the members are as they were in part; once the cause is gone, the same command with {} ends it",
@@ -203,13 +216,14 @@ impl Edit {
         Ok(Self { member: member.clone(), changes })
     }
 
-    fn write(&self, way: Way) -> Result<(), WriteFailed> {
+    /// Writes some of its changes, and makes them stable.
+    fn write(&self, changes: &[Change], way: Way) -> Result<(), WriteFailed> {
         let failed = |offset| {
             let member = self.member.spec().to_string();
             move |source| WriteFailed { member, offset, source }
         };
         let mut written = None;
-        for change in &self.changes {
+        for change in changes {
             let bytes = if way == Way::Finish { &change.new } else { &change.old };
             // A member that takes no writes has what it had.
             let now = read(&self.member, change.offset, bytes.len());
@@ -268,8 +282,18 @@ impl Edits {
     /// Writes what is to be there, or what was.
     pub(crate) fn go(&self, way: Way) -> Result<(), WriteFailed> {
         let mut first = Ok(());
-        for edit in &self.edits {
-            match (edit.write(way), way) {
+        let halves = self.edits.iter().map(|edit| {
+            let (others, superblock) = edit.changes.split_at(edit.changes.len().saturating_sub(1));
+            ((edit, others), (edit, superblock))
+        });
+        let (mut parts, superblocks): (Vec<_>, Vec<_>) = halves.unzip();
+        parts.retain(|(_, others)| !others.is_empty());
+        parts.extend(superblocks);
+        if way == Way::Undo {
+            parts.reverse();
+        }
+        for (edit, changes) in parts {
+            match (edit.write(changes, way), way) {
                 (Ok(()), _) => {}
                 (Err(failed), Way::Finish) => return Err(failed),
                 // What can be undone is, whatever became of another.

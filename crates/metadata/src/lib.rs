@@ -11,6 +11,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod assemble;
+pub mod backup;
 pub mod badblocks;
 pub mod bitmap;
 pub(crate) mod crc32c;

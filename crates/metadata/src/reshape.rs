@@ -321,8 +321,16 @@ impl Superblock {
         Ok(Self::V1(reverted))
     }
 
+    /// Says that the reshape under way has come to there.
+    pub fn set_reshape_position(&mut self, position: Sector) {
+        match self {
+            Self::V090(sb) => sb.reshape_position = position.0,
+            Self::V1(sb) => sb.reshape_position = position.0,
+        }
+    }
+
     /// Whether another member tells of the same reshape, wherever each says that it has come to.
-    pub(crate) fn is_reshaped_as(&self, other: &Self) -> bool {
+    pub fn is_reshaped_as(&self, other: &Self) -> bool {
         let shape = |sb: &Self| (sb.level_md(), sb.layout_md(), sb.chunk(), sb.raid_disks());
         let course = |sb: &Self| {
             sb.reshape().map(|it| (shape(&it.before), shape(&it.after), it.is_backwards))
@@ -331,7 +339,7 @@ impl Superblock {
     }
 
     /// The geometry of an array of members as large as this one.
-    pub(crate) fn geometry_of_alike(&self) -> Option<Geometry> {
+    pub fn geometry_of_alike(&self) -> Option<Geometry> {
         let config = Config {
             level: self.level()?,
             layout: self.layout()?,

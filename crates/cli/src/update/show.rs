@@ -7,6 +7,8 @@ use std::path::Path;
 
 /// Bytes on a line.
 const LINE: usize = 16;
+/// What is larger is not shown.
+const SHOWN_MAX: usize = 16 << 10;
 
 /// Lines of old and new bytes, each after its offset from the member's start.
 pub fn text(edits: &Edits) -> String {
@@ -20,6 +22,15 @@ pub fn text(edits: &Edits) -> String {
 
 /// Lines that say what the one before says are told by a *, as hexdump does.
 fn lines(text: &mut String, change: &Change) {
+    if change.new.len() > SHOWN_MAX {
+        let _ = writeln!(
+            text,
+            "  {:#012x} {} bytes, too many to be shown",
+            change.offset,
+            change.new.len()
+        );
+        return;
+    }
     let pairs = change.old.chunks(LINE).zip(change.new.chunks(LINE)).enumerate();
     let mut last = None;
     let mut is_told = false;

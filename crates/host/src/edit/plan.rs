@@ -133,7 +133,10 @@ fn hint(what: &Update) -> &'static str {
     }
 }
 
-fn check_one_array(members: &[Arc<Member>], superblocks: &[Superblock]) -> Result<(), EditError> {
+pub(super) fn check_one_array(
+    members: &[Arc<Member>],
+    superblocks: &[Superblock],
+) -> Result<(), EditError> {
     let kind = |sb: &Superblock| (sb.set_uuid(), sb.version());
     let first = &superblocks[0];
     let Some(other) = superblocks.iter().position(|sb| kind(sb) != kind(first)) else {
@@ -150,7 +153,7 @@ fn check_one_array(members: &[Arc<Member>], superblocks: &[Superblock]) -> Resul
 }
 
 /// Every slot that the freshest superblock has a member for is held by one that was given.
-fn check_all_there(superblocks: &[Superblock]) -> Result<(), EditError> {
+pub(super) fn check_all_there(superblocks: &[Superblock]) -> Result<(), EditError> {
     let Some(freshest) = superblocks.iter().max_by_key(|sb| sb.events()) else { return Ok(()) };
     let is_held = |slot: Slot| superblocks.iter().any(|sb| sb.role() == Role::Active(slot));
     // Of either array, where a reshape is under way.
