@@ -3,7 +3,7 @@
 
 use crate::{
     Plan,
-    arrays::{Kind, Place, filled, lapstrake, make},
+    arrays::{Files, Kind, Place, filled, lapstrake, make},
     fio::{Load, STREAMS, run},
     report::{Pairs, Report},
 };
@@ -84,53 +84,73 @@ pub(crate) fn client(server: &Server, plan: &Plan) -> Vec<String> {
     vec!["--ioengine=nbd".into(), format!("--uri={}", server.uri), format!("--size={size}M")]
 }
 
-/// Streams, and small requests at each depth; and what the server costs.
+/// An array and a file, each with its server.
+struct Bed {
+    ours: Server,
+    peer: Server,
+    _files: Files,
+}
+
+impl Bed {
+    fn make(plan: &Plan, place: &Place, kind: Kind) -> Self {
+        let files = make(place, kind, plan.member_mib);
+        let socket = files.dir.path().join("ours");
+        let mut command = Command::new(lapstrake());
+        command.arg("serve").args(&files.members).arg("--nbd");
+        command.arg(format!("unix:{}", socket.display())).stderr(Stdio::null());
+        let ours = Server::start(&mut command, &socket);
+        let plain = files.dir.path().join("plain");
+        filled(&plain, plan.member_mib * 3 / 2);
+        let socket = files.dir.path().join("peer");
+        let mut command = Command::new("nbdkit");
+        command
+            .args(["--foreground", "--unix"])
+            .arg(&socket)
+            .arg("file")
+            .arg(&plain)
+            .stderr(Stdio::null());
+        let peer = Server::start(&mut command, &socket);
+        Self { ours, peer, _files: files }
+    }
+}
+
+/// Streams, and small requests at each depth; and what the server costs. Each round has files of its own, made while those of
+/// the round before are there: a machine's memory may be faster in one place than in another.
 pub(crate) fn compare(plan: &Plan, place: &Place, kind: Kind, gates: Gates, report: &mut Report) {
-    let files = make(place, kind, plan.member_mib);
-    let socket = files.dir.path().join("ours");
-    let mut command = Command::new(lapstrake());
-    command.arg("serve").args(&files.members).arg("--nbd");
-    command.arg(format!("unix:{}", socket.display())).stderr(Stdio::null());
-    let ours = Server::start(&mut command, &socket);
-    let plain = files.dir.path().join("plain");
-    filled(&plain, plan.member_mib * 3 / 2);
-    let socket = files.dir.path().join("peer");
-    let mut command = Command::new("nbdkit");
-    command
-        .args(["--foreground", "--unix"])
-        .arg(&socket)
-        .arg("file")
-        .arg(&plain)
-        .stderr(Stdio::null());
-    let peer = Server::start(&mut command, &socket);
     let streams = STREAMS.iter().zip(gates.streams);
     let reads = READS.iter().zip(gates.reads);
     let writes = WRITES.iter().zip(gates.writes);
-    for (load, gate) in streams.chain(reads).chain(writes) {
-        let mut pairs = Pairs::default();
-        for _ in 0..plan.rounds {
-            let a = run(load, plan.time, &client(&ours, plan));
-            let b = run(load, plan.time, &client(&peer, plan));
-            let of = |rate: crate::fio::Rate| {
+    let loads: Vec<_> = streams.chain(reads).chain(writes).collect();
+    let mut pairs: Vec<Pairs> = loads.iter().map(|_| Pairs::default()).collect();
+    let mut bed = Bed::make(plan, place, kind);
+    for round in 0..plan.rounds {
+        if round > 0 {
+            bed = Bed::make(plan, place, kind);
+        }
+        for ((load, _), pairs) in loads.iter().zip(&mut pairs) {
+            let rate = |server| {
+                let rate = run(load, plan.time, &client(server, plan));
                 if load.is_sequential() { rate.bytes / 1e6 } else { rate.iops }
             };
-            pairs.ours.push(of(a));
-            pairs.peer.push(of(b));
+            pairs.ours.push(rate(&bed.ours));
+            pairs.peer.push(rate(&bed.peer));
         }
+    }
+    for ((load, gate), pairs) in loads.iter().zip(&pairs) {
         let unit = if load.is_sequential() { "MB/s" } else { "IOPS" };
         let what = format!("NBD {} {}", kind.name(), load.name);
-        report.add(&what, unit, &pairs, gate);
+        report.add(&what, unit, pairs, *gate);
     }
     if kind == Kind::Raid0Of4 {
-        switches(plan, &ours, &peer, report);
+        switches(plan, &bed, report);
     }
-    resident(kind, &ours, report);
+    resident(kind, &bed.ours, report);
 }
 
 /// At depth 1 each hand-over between threads is a context switch that a request waits for.
-fn switches(plan: &Plan, ours: &Server, peer: &Server, report: &mut Report) {
+fn switches(plan: &Plan, bed: &Bed, report: &mut Report) {
     let load = &READS[0];
-    let [ours, peer] = [ours, peer].map(|server| {
+    let [ours, peer] = [&bed.ours, &bed.peer].map(|server| {
         let before = server.status("voluntary_ctxt_switches");
         let rate = run(load, plan.time, &client(server, plan));
         let requests = rate.iops * plan.time.as_secs_f64();
