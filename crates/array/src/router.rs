@@ -74,6 +74,8 @@ pub struct RoutedRequest<A> {
     pub sector: u64,
     /// Sectors.
     pub len: u64,
+    /// A read of what a reshape moves ([`Shard::handle_moved_read`]).
+    pub is_moved: bool,
 }
 
 /// Who waits for a request's end.
@@ -375,8 +377,11 @@ impl<C, A: Copy> Router<C, A> {
             let skip = (sector - request.sector) as u32;
             if owner == self.index {
                 let kind = request.kind.advance_sectors(skip);
-                let request = engine_request(key, kind, sector, len);
-                shard.handle_request(world.now(), world.request_begins(request));
+                let part = world.request_begins(engine_request(key, kind, sector, len));
+                match request.is_moved {
+                    true => shard.handle_moved_read(world.now(), part),
+                    false => shard.handle_request(world.now(), part),
+                }
             } else {
                 let memory = request.memory.map(|address| W::advance(address, skip));
                 let request = RoutedRequest { memory, sector, len, ..*request };
@@ -456,8 +461,8 @@ impl<C, A: Copy> Router<C, A> {
         if held == 0 {
             return self.write_unit(shard, world, unit);
         }
-        let kind = RequestKind::Read(Buf::ZERO);
-        let request = RoutedRequest { kind, memory: Some(memory), sector: start, len: held };
+        let (kind, memory) = (RequestKind::Read(Buf::ZERO), Some(memory));
+        let request = RoutedRequest { kind, memory, sector: start, len: held, is_moved: true };
         let parts = self.spans.parts(start..start + held);
         let origin = Origin::Move(Unit { is_read: false, ..unit });
         let (key, request) = self.admit(world, origin, request, false, parts.len());
@@ -473,7 +478,8 @@ impl<C, A: Copy> Router<C, A> {
         let (start, memory) = (unit.sectors.start, unit.memory);
         let len = unit.sectors.end - start;
         let kind = RequestKind::Write { buf: Buf::ZERO, fua: false, followed: false };
-        let request = RoutedRequest { kind, memory: Some(memory), sector: start, len };
+        let memory = Some(memory);
+        let request = RoutedRequest { kind, memory, sector: start, len, is_moved: false };
         let (key, request) = self.admit(world, Origin::Move(unit), request, false, 1);
         let request = engine_request(key, request.kind, start, len);
         shard.handle_request(world.now(), world.move_begins(request));

@@ -187,7 +187,7 @@ fn of_new_geometry() -> Rig {
 fn write(sector: u64, len: u64) -> RoutedRequest<u64> {
     let buf = Buf { id: BufId(7), offset: 0 };
     let kind = RequestKind::Write { buf, fua: false, followed: false };
-    RoutedRequest { kind, memory: Some(1 << 20), sector, len }
+    RoutedRequest { kind, memory: Some(1 << 20), sector, len, is_moved: false }
 }
 
 fn read(sector: u64, len: u64) -> RoutedRequest<u64> {
@@ -312,7 +312,7 @@ fn a_piece_that_cannot_be_read_is_not_written() {
 fn a_flush_goes_to_shards_of_either_geometry() {
     let mut rig = of_new_geometry();
     rig.sent();
-    let flush = RoutedRequest { kind: RequestKind::Flush, memory: None, sector: 0, len: 0 };
+    let flush = RoutedRequest { kind: RequestKind::Flush, memory: None, ..write(0, 0) };
     rig.request("writer", flush, true);
     assert_eq!(rig.begun(), [(0, 0)]);
     assert_eq!(rig.sent(), ["shard 1: 0 at 0, memory None"]);

@@ -3,7 +3,7 @@
 //! Also the [`Builder`], which joins what lies contiguously on one member into one I/O, for
 //! these levels and for reads of parity levels.
 
-use crate::{member_io::Owner, request::ReqKey, shard::Shard, types::*};
+use crate::{member_io::Owner, request::ReqKey, reshape::copy_in_turn, shard::Shard, types::*};
 use alloc::vec::Vec;
 use lapstrake_geometry::{Geometry, Home, Sector};
 use smallvec::SmallVec;
@@ -86,7 +86,8 @@ impl Shard {
             let len = self.clip(&run.homes, run.len.0.min(end - at));
             let req = &self.reqs[key];
             let (buf, is_foreign) = (req.buf_at(at), req.is_foreign());
-            match self.choose(&run.homes, at, len) {
+            let in_turn = req.is_movers().then(|| copy_in_turn(&self.geometry, &run.homes));
+            match self.choose(&run.homes, at, len, in_turn.flatten()) {
                 // Which copy is the first may be seen otherwise by the owner just now.
                 _ if is_foreign && !self.is_in_sync(&run.homes, at, len) => self.decline(key),
                 Some((member, sector)) => self.builder.add(member, sector, len, Some(buf)),
@@ -128,27 +129,34 @@ impl Shard {
     }
 
     /// The copy to read: before a resync has come by always the first, since copies may differ;
-    /// of far copies the outermost, which makes a long read run as on RAID0; else the cheapest. One that is
-    /// mostly for writing only if there is no other.
-    fn choose(&self, homes: &[Home], at: u64, len: u64) -> Option<(MemberId, u64)> {
-        let usable = homes.iter().filter_map(|home| {
+    /// of far copies the outermost, which makes a long read run as on RAID0; else the one whose turn it is,
+    /// if they take turns, and then those behind it, or the cheapest. One that is mostly for writing only if there is no other.
+    fn choose(
+        &self,
+        homes: &[Home],
+        at: u64,
+        len: u64,
+        in_turn: Option<usize>,
+    ) -> Option<(MemberId, u64)> {
+        let usable = (0..).zip(homes).filter_map(|(place, home)| {
             let range = home.sector.0..home.sector.0 + len;
             let member = self.members.usable(home.slot, range)?;
-            (!self.behind.lags(member, at, at + len)).then_some((member, home.sector.0))
+            let lags = self.behind.lags(member, at, at + len);
+            (!lags).then_some((place, (member, home.sector.0)))
         });
         let far = matches!(&self.geometry, Geometry::Raid10(raid10) if raid10.layout().far > 1);
         let in_sync = self.is_in_sync(homes, at, len);
-        let places = (0..).zip(usable);
-        let cost = |&(place, (member, sector)): &(u64, (MemberId, u64))| {
+        let cost = |&(place, (member, sector)): &(usize, (MemberId, u64))| {
             let from = Sector(sector + self.members.data_offset(member).0);
-            let cost = match (in_sync, far) {
-                (false, _) => (place, 0),
-                (true, true) => (sector, 0),
-                (true, false) => self.members.cost(member, from),
+            let cost = match (in_sync, far, in_turn) {
+                (false, ..) => (place as u64, 0),
+                (true, true, _) => (sector, 0),
+                (true, false, Some(first)) => ((place < first).into(), place as u64),
+                (true, false, None) => self.members.cost(member, from),
             };
             (self.members.is_write_mostly(member), cost)
         };
-        places.min_by_key(cost).map(|(_, choice)| choice)
+        usable.min_by_key(cost).map(|(_, choice)| choice)
     }
 
     /// Whether the copies of a run agree: a resync has come by, or none is due.

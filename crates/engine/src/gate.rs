@@ -276,14 +276,14 @@ impl WriteGate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::{Req, Requests};
+    use crate::request::{Reader, Req, Requests};
     use lapstrake_geometry::Sector;
 
     fn keys<const N: usize>() -> [ReqKey; N] {
         let (kind, sector, len) = (WRITE, Sector(0), Sectors(8));
         let request = Request { id: RequestId(1), kind, sector, len };
         let mut requests = Requests::default();
-        [0; N].map(|_| requests.insert(Req::new(&request, false)))
+        [0; N].map(|_| requests.insert(Req::new(&request, Reader::Owner)))
     }
 
     const CHUNK: Sectors = Sectors(8);

@@ -164,7 +164,7 @@ impl Repairs {
 mod tests {
     use super::*;
     use crate::{
-        request::{Req, Requests},
+        request::{Reader, Req, Requests},
         slots::Slots,
         sync::PieceInProgress,
     };
@@ -181,7 +181,7 @@ mod tests {
     fn read() -> ReqKey {
         let (kind, sector, len) = (RequestKind::Read(BUF), Sector(0), Sectors(8));
         Requests::default()
-            .insert(Req::new(&Request { id: RequestId(1), kind, sector, len }, false))
+            .insert(Req::new(&Request { id: RequestId(1), kind, sector, len }, Reader::Owner))
     }
 
     #[test]

@@ -24,6 +24,17 @@ const RETRIES_MAX: u8 = 2;
 pub(crate) type ReqKey = Key<Req>;
 pub(crate) type Requests = Slots<Req>;
 
+/// For whom a read is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reader {
+    /// Whoever asks for sectors that this shard owns.
+    Owner,
+    /// Who asks for sectors that other shards own.
+    Foreign,
+    /// A reshape, which moves what it reads: of copies all take turns.
+    Mover,
+}
+
 /// See the module's head.
 #[derive(Debug)]
 pub(crate) struct Req {
@@ -43,7 +54,7 @@ pub(crate) struct Req {
     pub(crate) stream: Option<StreamId>,
     /// Copies that are left behind.
     pub(crate) copies: Option<Copies>,
-    is_foreign: bool,
+    reader: Reader,
     /// What is to be merged into the block that is being read.
     merge: Option<Merge>,
 }
@@ -71,8 +82,7 @@ impl Merge {
 }
 
 impl Req {
-    /// `is_foreign`: a read of sectors that other shards own.
-    pub(crate) fn new(request: &Request, is_foreign: bool) -> Self {
+    pub(crate) fn new(request: &Request, reader: Reader) -> Self {
         let start = request.sector.0;
         let (kind, merge) = Merge::split(request.kind);
         Self {
@@ -87,7 +97,7 @@ impl Req {
             admission: Admission::default(),
             stream: None,
             copies: None,
-            is_foreign,
+            reader,
             merge,
         }
     }
@@ -128,7 +138,11 @@ impl Req {
     }
 
     pub(crate) fn is_foreign(&self) -> bool {
-        self.is_foreign
+        self.reader == Reader::Foreign
+    }
+
+    pub(crate) fn is_movers(&self) -> bool {
+        self.reader == Reader::Mover
     }
 
     pub(crate) fn error(&self) -> Option<RequestError> {
@@ -217,7 +231,9 @@ impl Req {
 
     /// Whether what failed as a whole may be read in parts, if its members' pages are being tried.
     pub(crate) fn may_retry(&self) -> bool {
-        matches!(self.kind, RequestKind::Read(_)) && !self.is_foreign && self.retries < RETRIES_MAX
+        matches!(self.kind, RequestKind::Read(_))
+            && !self.is_foreign()
+            && self.retries < RETRIES_MAX
     }
 
     /// Begins a read anew.
@@ -254,7 +270,7 @@ mod tests {
 
     fn req(kind: RequestKind, start: u64, len: u64) -> Req {
         let (sector, len) = (Sector(start), Sectors(len));
-        Req::new(&Request { id: RequestId(1), kind, sector, len }, false)
+        Req::new(&Request { id: RequestId(1), kind, sector, len }, Reader::Owner)
     }
 
     fn raid5(chunk: u64) -> Geometry {
@@ -312,7 +328,7 @@ mod tests {
         }
         assert!(!read.may_retry());
         let foreign = Request { id: RequestId(1), kind: READ, sector: Sector(0), len: Sectors(8) };
-        assert!(!Req::new(&foreign, true).may_retry(), "its owner reads it");
+        assert!(!Req::new(&foreign, Reader::Foreign).may_retry(), "its owner reads it");
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod step;
 mod traffic;
 
 pub use planned::PlannedArray;
+pub(crate) use raid10::copy_in_turn;
 pub use raid10::least_raid10_shift;
 pub use room::{least_shift, room_before, room_behind, shift_within};
 pub use step::Step;

@@ -40,7 +40,7 @@ use crate::{
     op::Ops,
     recovery::BUSY_NS,
     repair::Repairs,
-    request::{Req, ReqKey, Requests},
+    request::{Reader, Req, ReqKey, Requests},
     scratch::{PAGE_BYTES, Scratch},
     stripe::Stripes,
     sync::{Syncs, UnitKey, Units},
@@ -210,7 +210,13 @@ impl Shard {
 
     /// Takes a request; its reply comes as an effect.
     pub fn handle_request(&mut self, now: Time, request: Request) {
-        self.accept(now, request, false);
+        self.accept(now, request, Reader::Owner);
+    }
+
+    /// Takes a read of what a reshape moves to another geometry. As any other, but of copies that agree all are read in
+    /// turn, so that no member has more to do than others ([`reshape_traffic`](crate::reshape_traffic)).
+    pub fn handle_moved_read(&mut self, now: Time, request: Request) {
+        self.accept(now, request, Reader::Mover);
     }
 
     /// Takes a read of sectors that other shards own, so that they need not be asked. It goes straight to
@@ -224,7 +230,7 @@ impl Shard {
     pub fn handle_foreign_read(&mut self, now: Time, request: Request) {
         debug_assert!(self.journal.is_none() && !self.behind.has_memory(), "who writes reads");
         self.tell_of_requests(now);
-        self.accept(now, request, true);
+        self.accept(now, request, Reader::Foreign);
     }
 
     /// Requests come that no report of a sync action counts.
@@ -235,7 +241,7 @@ impl Shard {
         }
     }
 
-    fn accept(&mut self, now: Time, request: Request, is_foreign: bool) {
+    fn accept(&mut self, now: Time, request: Request, reader: Reader) {
         self.now = now;
         let end = request.sector.0.checked_add(request.len.0);
         let fits = end.is_some_and(|end| end <= self.usable.0);
@@ -253,7 +259,7 @@ impl Shard {
         }
         self.stripes.request_came(request.kind);
         let start = request.sector.0;
-        let key = self.reqs.insert(Req::new(&request, is_foreign));
+        let key = self.reqs.insert(Req::new(&request, reader));
         match request.kind {
             RequestKind::Flush if self.behind.await_all(key) => {}
             RequestKind::Flush => self.flush(key),

@@ -720,7 +720,7 @@ impl ArrayIo {
         );
         let (sender, answer) = mpsc::channel();
         let (sector, len) = (offset / 512, len / 512);
-        let request = RoutedRequest { kind, memory, sector, len };
+        let request = RoutedRequest { kind, memory, sector, len, is_moved: false };
         self.peers[0].send(Message::External { request, answer: sender });
         answer
     }

@@ -379,7 +379,7 @@ impl ShardRuntime {
     fn route(&mut self, caller: Caller, kind: RequestKind, piece: Piece) {
         let memory = buf_of(kind).map(|buf| Address(self.memory.ptr(buf)));
         let (sector, len) = (piece.place.offset / 512, piece.len / 512);
-        let request = RoutedRequest { kind, memory, sector, len };
+        let request = RoutedRequest { kind, memory, sector, len, is_moved: false };
         let (router, shard, mut world) = self.routing();
         router.request(shard, &mut world, caller, request, true);
     }

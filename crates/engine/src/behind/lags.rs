@@ -182,7 +182,7 @@ impl Behind {
 mod tests {
     use super::*;
     use crate::{
-        request::{Req, Requests},
+        request::{Reader, Req, Requests},
         scratch::PAGE_BYTES,
     };
     use lapstrake_geometry::{Sector, Sectors};
@@ -207,7 +207,7 @@ mod tests {
         let (kind, sector, len) = (RequestKind::Flush, Sector(0), Sectors(0));
         let mut requests = Requests::default();
         let request = Request { id: RequestId(1), kind, sector, len };
-        [0; 2].map(|_| requests.insert(Req::new(&request, false)))
+        [0; 2].map(|_| requests.insert(Req::new(&request, Reader::Owner)))
     }
 
     #[test]

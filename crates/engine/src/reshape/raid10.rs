@@ -4,7 +4,7 @@
 //! either geometry takes of a member with the copies in the rows below it. Where copies of one chunk lie in two rows, in a
 //! RAID10 of an odd number of members, twice as much may be needed here, since a window is written as whole chunks.
 
-use lapstrake_geometry::{Raid10, Sector, Sectors, Slot};
+use lapstrake_geometry::{Geometry, Home, Raid10, Sector, Sectors, Slot};
 
 /// Reshapes that get stuck with so many times what Linux demands are not possible at all: two rows of either geometry are
 /// always enough.
@@ -12,6 +12,9 @@ const TRIED_MAX: u64 = 4;
 
 /// So many places are looked at to tell; a RAID10 of hundreds of members to that of one more is not reshaped.
 const PLACES_MAX: u64 = 1 << 20;
+
+/// One copy is read for so long at least before the next has its turn: long reads on each member.
+const TURN_SECTORS: u64 = (512 << 10) / 512;
 
 /// A reshape of this geometry to that one, by how many sectors members' data moves, and whether it is from the end on.
 #[derive(Clone, Copy, Debug)]
@@ -102,8 +105,31 @@ fn least_of_linux(before: &Raid10, after: &Raid10) -> u64 {
     row(before).max(row(after))
 }
 
+/// Which of these copies of what a reshape moves is to be read, so that all members are read alike.
+pub(crate) fn copy_in_turn(geometry: &Geometry, homes: &[Home]) -> Option<usize> {
+    let Geometry::Raid10(raid10) = geometry else { return None };
+    Some((homes.first()?.sector.0 / turn_sectors(raid10) % turns(raid10)) as usize)
+}
+
+/// Copies that are read in turn: near ones whose first lie on some members only. Elsewhere the first are read.
+fn turns(of: &Raid10) -> u64 {
+    if of.layout().far > 1 { 1 } else { gcd(of.raid_disks().into(), of.layout().near.into()) }
+}
+
+/// Sectors of each member: how chunks lie on members repeats before the next copy has its turn.
+fn turn_sectors(of: &Raid10) -> u64 {
+    let disks = u64::from(of.raid_disks());
+    let rows = lcm(disks, of.layout().near.into()) / disks;
+    TURN_SECTORS.next_multiple_of(rows * of.chunk().0)
+}
+
+/// Array sectors after which copies take their turns as at the beginning, or a multiple of that.
+pub(super) fn turns_repeat(of: &Raid10) -> u64 {
+    repeats(of) * turn_sectors(of) / of.chunk().0 * turns(of)
+}
+
 /// Array sectors after which members' chunks and copies lie to each other as at the beginning.
-pub(super) fn repeats(of: &Raid10) -> u64 {
+fn repeats(of: &Raid10) -> u64 {
     let (disks, near) = (u64::from(of.raid_disks()), u64::from(of.layout().near));
     lcm(disks, near) / near * of.chunk().0
 }

@@ -1,6 +1,6 @@
 //! What a reshape, and what follows it, reads and writes of each member.
 
-use super::raid10::repeats as raid10_repeats;
+use super::raid10::{copy_in_turn, turns_repeat};
 use alloc::{vec, vec::Vec};
 use lapstrake_geometry::{Geometry, Home, Sector, Sectors, Slot};
 
@@ -14,7 +14,7 @@ pub struct MemberTraffic {
 }
 
 /// What it takes of the members to have data where another geometry has it, by slot of the larger one: data is read once, of
-/// copies that in the lowest slot, as members that are equally idle are chosen; all that the new geometry has is written, parity
+/// copies all in turn; all that the new geometry has is written, parity
 /// and copies with it. What superblocks take is not counted.
 #[must_use]
 pub fn reshape_traffic(before: &Geometry, after: &Geometry) -> Vec<MemberTraffic> {
@@ -22,8 +22,8 @@ pub fn reshape_traffic(before: &Geometry, after: &Geometry) -> Vec<MemberTraffic
     let mut traffic = vec![MemberTraffic::default(); slots];
     let moved = before.array_sectors().min(after.array_sectors());
     for_each_run(before, moved, |homes, sectors| {
-        let Some(slot) = homes.iter().map(|home| home.slot).min() else { return };
-        let of = &mut traffic[usize::from(slot.0)];
+        let in_turn = copy_in_turn(before, homes).unwrap_or(0);
+        let of = &mut traffic[usize::from(homes[in_turn].slot.0)];
         of.read += Sectors(sectors);
     });
     if let Geometry::Parity(parity) = after {
@@ -95,7 +95,7 @@ pub fn resync_traffic(geometry: &Geometry, sectors: Sectors) -> Vec<MemberTraffi
 fn for_each_run(geometry: &Geometry, end: Sectors, mut call: impl FnMut(&[Home], u64)) {
     let repeats = match geometry {
         Geometry::Parity(parity) => parity.stripe_data().0 * u64::from(parity.raid_disks()),
-        Geometry::Raid10(raid10) => raid10_repeats(raid10),
+        Geometry::Raid10(raid10) => turns_repeat(raid10),
         _ => end.0,
     };
     let (whole, odd) = (end.0 / repeats.max(1), end.0 % repeats.max(1));
@@ -141,13 +141,17 @@ mod tests {
     }
 
     #[test]
-    fn of_copies_that_in_the_lowest_slot_is_read() {
+    fn copies_take_turns_to_be_read() {
         let near = Layout::Raid10(Raid10Layout::near(2));
-        let (old, new) = (geometry(Level::Raid10, near, 4, 6), geometry(Level::Raid10, near, 5, 6));
-        let traffic = reshape_traffic(&old, &new);
-        let read: Vec<u64> = traffic.iter().map(|of| of.read.0 / 128).collect();
-        assert_eq!(read, [6, 0, 6, 0, 0]);
-        assert!(traffic.iter().all(|of| of.written.0 == 6 * 128), "{traffic:?}");
+        let read = |chunks| {
+            let [old, new] = [4, 5].map(|disks| geometry(Level::Raid10, near, disks, chunks));
+            let traffic = reshape_traffic(&old, &new);
+            assert!(traffic.iter().all(|of| of.written.0 == chunks * 128), "{traffic:?}");
+            traffic.iter().map(|of| of.read.0 / 128).collect::<Vec<u64>>()
+        };
+        assert_eq!(read(6), [6, 0, 6, 0, 0], "half a mebibyte of one");
+        assert_eq!(read(12), [8, 4, 8, 4, 0], "then as much of the other");
+        assert_eq!(read(8 * 1000), [4000, 4000, 4000, 4000, 0]);
     }
 
     #[test]

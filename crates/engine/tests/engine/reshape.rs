@@ -305,3 +305,78 @@ fn superblocks_of_a_raid0_are_left_as_they_are_by_what_shards_notice() {
         assert!(story.pending.is_empty() && story.supervisor.poll_write().is_none());
     }
 }
+
+fn raid10(layout: Raid10Layout, raid_disks: u16, chunk: u64) -> Geometry {
+    let (level, layout, chunk) = (Level::Raid10, Layout::Raid10(layout), Sectors(chunk));
+    let component = Sectors(1 << 13);
+    let member_sizes = Vec::new();
+    Geometry::new(&Config { level, layout, chunk, raid_disks, component, member_sizes }).unwrap()
+}
+
+/// Sectors of each slot that are read of an array when all of it is moved, with these members. `in_sync_to`: up to where its
+/// copies agree.
+fn moved_reads(geometry: &Geometry, slots: &[u16], in_sync_to: Sector) -> Vec<u64> {
+    let member = |&slot| MemberConfig {
+        data_offset: Sector(64),
+        slot: Some(Slot(slot)),
+        trusted_to: FULLY_TRUSTED,
+        rotational: slot % 2 == 0,
+        write_mostly: false,
+        bad_blocks: None,
+        log: None,
+    };
+    let mut shard = Shard::new(ShardConfig {
+        geometry: geometry.clone(),
+        members: slots.iter().map(member).collect(),
+        read_only: false,
+        block: Sectors(1),
+        in_sync_to,
+        bitmap: None,
+        scratch: BufId(0),
+        scratch_pages: 64,
+        log_signature: None,
+        lost: Vec::new(),
+        journal: None,
+        behind_pages: 0,
+        unsynced: None,
+    });
+    let mut reads = vec![0; geometry.raid_disks().into()];
+    let end = geometry.array_sectors().0;
+    for at in (0..end).step_by(2048) {
+        let kind = RequestKind::Read(Buf { id: BufId(1), offset: 0 });
+        let (id, len) = (RequestId(at), Sectors((end - at).min(2048)));
+        shard.handle_moved_read(Time(0), Request { id, kind, sector: Sector(at), len });
+        while let Some(effect) = shard.poll_effect() {
+            if let Effect::Io(io) = effect {
+                let slot = slots[usize::from(io.member.0)];
+                reads[usize::from(slot)] += io.len.0;
+                shard.handle_completion(Time(0), io.id, true);
+            }
+        }
+    }
+    reads
+}
+
+#[test]
+fn what_is_moved_is_read_of_members_as_it_is_planned() {
+    for layout in [Raid10Layout::near(2), Raid10Layout::near(3), Raid10Layout::offset(2)] {
+        for (raid_disks, chunk) in [(4, 128), (4, 1024), (5, 128), (6, 2048)] {
+            let [before, after] = [raid_disks, raid_disks + 1].map(|n| raid10(layout, n, chunk));
+            let planned = reshape_traffic(&before, &after);
+            let planned: Vec<u64> = planned.iter().map(|of| of.read.0).collect();
+            let slots: Vec<u16> = (0..raid_disks).collect();
+            let read = moved_reads(&before, &slots, FULLY_TRUSTED);
+            assert_eq!(read, planned[..slots.len()], "{layout:?} of {raid_disks}, {chunk}");
+            let (least, most) = (read.iter().min().unwrap(), read.iter().max().unwrap());
+            assert!(most - least <= 2 * 2048, "{layout:?} of {raid_disks}, {chunk}: {read:?}");
+        }
+    }
+}
+
+#[test]
+fn who_is_missing_when_its_turn_comes_is_stood_in_for() {
+    let before = raid10(Raid10Layout::near(2), 4, 128);
+    assert_eq!(moved_reads(&before, &[0, 2, 3], FULLY_TRUSTED), [8192, 0, 4096, 4096]);
+    // Copies differ until a resync has been there: all read the first.
+    assert_eq!(moved_reads(&before, &[0, 1, 2, 3], Sector(0)), [8192, 0, 8192, 0]);
+}

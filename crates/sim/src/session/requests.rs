@@ -77,7 +77,8 @@ impl Session<'_> {
         // From now on what was answered before must show, however long the read waits.
         let read = is_read.then(|| self.oracle.read_comes(wish.sector, wish.len));
         self.clients.insert(client, Client { buf, sector: wish.sector, len: wish.len, read });
-        let request = RoutedRequest { kind, memory, sector: wish.sector, len: wish.len };
+        let (sector, len) = (wish.sector, wish.len);
+        let request = RoutedRequest { kind, memory, sector, len, is_moved: false };
         self.with_shard(home, |router, shard, world| {
             router.request(shard, world, client, request, true);
         });
