@@ -5,13 +5,15 @@
 //! what is being moved.
 
 use alloc::collections::VecDeque;
-use core::ops::Range;
+use core::ops::{Range, RangeInclusive};
 use lapstrake_engine::{PieceId, RequestError, SyncPiece};
 use lapstrake_geometry::Geometry;
 
-/// Units under way, of about so many sectors.
-pub(crate) const UNITS: u32 = 4;
+/// Sectors of a unit, about.
 const UNIT_SECTORS: u64 = (1 << 20) / 512;
+/// Units under way: so many that each member has something to do while others are waited for, and fewer of wide stripes.
+const UNITS: RangeInclusive<u64> = 4..=8;
+const MEMORY_SECTORS: u64 = (8 << 20) / 512;
 
 /// Some stripes on their way from one geometry to another.
 #[derive(Debug)]
@@ -95,4 +97,9 @@ pub(crate) fn unit(geometry: &Geometry) -> u64 {
     let Geometry::Parity(parity) = geometry else { return UNIT_SECTORS };
     let stripe = parity.stripe_data().0;
     (UNIT_SECTORS / stripe).max(1) * stripe
+}
+
+/// How many such units of a piece are under way at a time.
+pub(crate) fn units(unit: u64, piece: u64) -> u32 {
+    (MEMORY_SECTORS / unit).clamp(*UNITS.start(), *UNITS.end()).min(piece.div_ceil(unit)) as u32
 }

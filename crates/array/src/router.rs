@@ -13,7 +13,7 @@
 
 use crate::{
     SpanMap,
-    mover::{Mover, UNITS, Unit, unit},
+    mover::{Mover, Unit, unit, units},
 };
 use alloc::{collections::VecDeque, vec::Vec};
 use core::{mem, ops::Range};
@@ -437,7 +437,7 @@ impl<C, A: Copy> Router<C, A> {
             return shard.handle_sync(world.now(), piece);
         }
         let unit = unit(shard.geometry());
-        let units = UNITS.min(piece.len.0.div_ceil(unit) as u32);
+        let units = units(unit, piece.len.0);
         let Some(memory) = world.memory_to_move(unit * u64::from(units)) else {
             return world.notify(moved(piece.id, false));
         };
