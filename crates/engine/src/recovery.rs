@@ -412,7 +412,7 @@ impl Supervisor {
             return;
         }
         if let Some(reshape) = &self.reshape {
-            let stop = reshape.stop(&self.geometry, start);
+            let stop = reshape.stop(&self.geometry, start, self.scheduler.gives_way(self.now));
             if start == stop {
                 return self.scheduler.interrupt();
             }

@@ -41,8 +41,10 @@ use step::lie_alike;
 pub(crate) use step::slot_in;
 pub(crate) use step::slot_of_parity;
 
-/// The most of the array that is moved in one go: writes there wait for it.
+/// The most of the array that is moved in one go: writes there wait for it, and what comes between two windows takes time.
 const WINDOW_SECTORS: u64 = (16 << 20) / 512;
+/// The same while requests come.
+const BUSY_WINDOW_SECTORS: u64 = (2 << 20) / 512;
 
 /// What an array's geometry is to become.
 #[derive(Clone, Debug)]
@@ -265,16 +267,20 @@ impl Reshape {
         }
     }
 
-    /// Up to where the window goes that begins there, in the run's sectors.
-    pub(crate) fn stop(&self, after: &Geometry, start: u64) -> u64 {
+    /// Up to where the window goes that begins there, in the run's sectors. `is_busy`: requests come meanwhile.
+    pub(crate) fn stop(&self, after: &Geometry, start: u64, is_busy: bool) -> u64 {
         let free = self.free(after);
-        let (end, unit, height) = match after {
+        let (end, unit, across) = match after {
             Geometry::Parity(after) => {
-                let height = WINDOW_SECTORS / u64::from(after.data_disks());
-                (after.used().0, self.unit(after), height)
+                (after.used().0, self.unit(after), u64::from(after.data_disks()))
             }
-            Geometry::Raid10(after) => (after.array_sectors().0, after.chunk().0, WINDOW_SECTORS),
+            Geometry::Raid10(after) => (after.array_sectors().0, after.chunk().0, 1),
             _ => return start,
+        };
+        let to_turn = unit * self.stripe_chunks();
+        let height = match is_busy {
+            true => (BUSY_WINDOW_SECTORS / across).max(to_turn).min(WINDOW_SECTORS / across),
+            false => WINDOW_SECTORS / across,
         };
         let height = (height - height % unit).max(unit);
         // Backwards it is rows from the array's beginning that are multiples.
@@ -284,7 +290,7 @@ impl Reshape {
         };
         let most = free.min(whole(start + height, unit)).min(end).max(start);
         // Where stripes of both geometries end the reshape can be turned back.
-        let turn = whole(most, unit * self.stripe_chunks());
+        let turn = whole(most, to_turn);
         let stop = if most < end && (start + 1..=most).contains(&turn) { turn } else { most };
         // Order that holds, point 14.
         assert!(stop == start || stop <= free, "a window to {stop} reaches what was not moved");
@@ -654,7 +660,7 @@ mod tests {
                     reshape.shifts = (shift, shift);
                     let (mut done, mut windows) = (0, 0);
                     while done < component {
-                        let stop = reshape.stop(&after, done);
+                        let stop = reshape.stop(&after, done, windows % 3 == 0);
                         assert!(stop > done, "it is stuck at {done} of {component}");
                         reshape.moved(&after, stop);
                         reshape.recorded = reshape.position;

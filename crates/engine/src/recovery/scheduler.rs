@@ -222,6 +222,11 @@ impl SyncScheduler {
         self.busy_until = self.next_at.max(now).after(BUSY_NS);
     }
 
+    /// Whether requests have come of late.
+    pub(super) fn gives_way(&self, now: Time) -> bool {
+        self.busy_until > now
+    }
+
     /// Takes in a report. True if a checkpoint is due.
     pub(super) fn reported(&mut self, now: Time, report: SyncReport) -> bool {
         if report.requests > 0 {
@@ -263,7 +268,7 @@ impl SyncScheduler {
     /// Whether a window may begin now.
     pub(super) fn may_begin(&self, now: Time) -> bool {
         let Some(run) = &self.run else { return false };
-        let is_alone = self.busy_until > now || run.action == SyncAction::Reshape;
+        let is_alone = self.gives_way(now) || run.action == SyncAction::Reshape;
         let at_once = if is_alone { 1 } else { WINDOWS_MAX };
         let goes_on = run.ending.is_none() && run.next < run.end;
         let held = self.frozen || self.holds(run.action);
@@ -521,7 +526,7 @@ impl SyncScheduler {
 
     fn pace(&mut self, now: Time, sectors: u64) {
         let SyncSpeed { min, max } = self.speed;
-        let rate = match (self.busy_until > now, max) {
+        let rate = match (self.gives_way(now), max) {
             (false, max) => max,
             (true, 0) => min.max(1),
             (true, max) => min.clamp(1, max),
