@@ -1,6 +1,6 @@
-//! The same rebuilds by the kernel's md in User-Mode Linux, on RAM disks.
+//! The same by the kernel's md in User-Mode Linux, on RAM disks.
 
-use crate::array::Shape;
+use crate::array::{Shape, Task};
 use lapstrake_geometry::Level;
 use lapstrake_kernel_md::{Error, Guest, Kernel as Boot};
 
@@ -26,30 +26,45 @@ impl Kernel {
         Ok(Self { guest })
     }
 
-    /// Bytes of each lost member a second, the better of the stripe caches 256 and 8192.
-    pub fn rebuild(&mut self, shape: &Shape) -> Result<f64, Error> {
+    /// Bytes that are used of each member a second, the better of the stripe caches 256 and 8192 (a reshape of large chunks
+    /// gets what it needs).
+    pub fn run(&mut self, shape: &Shape) -> Result<f64, Error> {
         let disks = |numbers: std::ops::Range<usize>| -> String {
             numbers.map(|i| format!("/dev/ram{i} ")).collect()
         };
-        let (members, lost) = (disks(0..shape.members), disks(0..shape.lost));
-        let fresh = disks(SPARES..SPARES + shape.lost);
+        let members = disks(0..shape.members);
         let layout = shape.layout.map_or(String::new(), |layout| format!("-p {layout}"));
         let chunk = if shape.level == Level::Raid1 { "" } else { "-c512" };
         let level = shape.level.to_string();
+        // What is prepared, what begins it, and until what it has ended.
+        let (fresh, prepare, begin, is_done) = match shape.task {
+            Task::Rebuild { lost } => (
+                disks(SPARES..SPARES + lost),
+                format!("echo frozen > sync_action; mdadm /dev/md0 -f {}", disks(0..lost)),
+                "echo idle > sync_action".to_owned(),
+                "[ $(cat degraded) = 0 ]",
+            ),
+            Task::Growth => (
+                disks(SPARES..SPARES + 1),
+                String::new(),
+                format!("mdadm --grow /dev/md0 -n{}", shape.disks()),
+                "[ $(cat reshape_position) = none ]",
+            ),
+        };
         let script = format!(
             "for cache in 256 8192; do
                mdadm -CR /dev/md0 -l{} -n{} {layout} {chunk} -b none --assume-clean {members}
                cd /sys/block/md0/md
                echo 100000000 > sync_speed_max; echo 100000000 > sync_speed_min
                [ -e stripe_cache_size ] && echo $cache > stripe_cache_size
-               echo frozen > sync_action
-               mdadm /dev/md0 -f {lost}
+               {prepare}
                mdadm /dev/md0 -a {fresh}
+               kib=$(cat component_size)
                t=${{EPOCHREALTIME/./}}
-               echo idle > sync_action
+               {begin}
                n=0
-               until [ $(cat degraded) = 0 ] || [ $((n += 1)) = 600 ]; do sleep 0.05; done
-               [ $(cat degraded) = 0 ] && echo rate $(( $(cat component_size) * 1024 / (${{EPOCHREALTIME/./}} - t) ))
+               until {is_done} || [ $((n += 1)) = 600 ]; do sleep 0.05; done
+               {is_done} && echo rate $(( kib * 1024 / (${{EPOCHREALTIME/./}} - t) ))
                cd /; mdadm -S /dev/md0; mdadm --zero-superblock {members} {fresh}
              done 2>/dev/null",
             level.trim_start_matches("raid"),

@@ -63,7 +63,9 @@ pub use lapstrake_device::IoVec;
 pub use lapstrake_engine::RequestError;
 pub use lapstrake_engine::{STRIPE_CACHE_SIZE, STRIPE_CACHE_SIZES};
 pub use last_resort::{Recorded, recorded};
-pub use message::{Answer, BitmapWish, Command, Deleted, Greeter, ResizeWish, Settings};
+pub use message::{
+    Answer, BitmapWish, Command, Deleted, Greeter, ReshapeWish, ResizeWish, Settings,
+};
 pub use open::{
     Line, OpenArrayError, OpenRequest, Opened, bitmap_next, describe_given_up, open, open_members,
     probe, probe_around,
