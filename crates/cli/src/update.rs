@@ -109,8 +109,8 @@ pub struct UpdateArgs {
     #[arg(short = 'U', long, value_name = "WORD[=VALUE]", required_unless_present_any = ["backup_file", "finish", "undo"], conflicts_with_all = ["finish", "undo"])]
     update: Option<String>,
     /// Put in its place what mdadm kept in this file, or at the end of this new member, before a reshape went over it
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["update", "homehost", "finish", "undo"], add = complete::files(&[]))]
-    backup_file: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["update", "homehost", "finish", "undo"], value_parser = options::member(), add = complete::files(&[]))]
+    backup_file: Option<MemberSpec>,
     /// With --backup-file: also if it was written at another time than the superblocks
     #[arg(long, requires = "backup_file")]
     force: bool,

@@ -6,8 +6,8 @@
 //!
 //! Invariants:
 //! - nothing is written before every check on every member has passed and the record is stable;
-//! - what a superblock tells of is stable on every member before the first superblock is written, which is the last write of
-//!   its member, and is undone after it.
+//! - each member's last change, its superblock if one is written, comes when all others are stable on every member, and is
+//!   undone before them.
 
 mod backup;
 mod dump;
@@ -283,12 +283,12 @@ impl Edits {
     pub(crate) fn go(&self, way: Way) -> Result<(), WriteFailed> {
         let mut first = Ok(());
         let halves = self.edits.iter().map(|edit| {
-            let (others, superblock) = edit.changes.split_at(edit.changes.len().saturating_sub(1));
-            ((edit, others), (edit, superblock))
+            let (others, last) = edit.changes.split_at(edit.changes.len().saturating_sub(1));
+            ((edit, others), (edit, last))
         });
-        let (mut parts, superblocks): (Vec<_>, Vec<_>) = halves.unzip();
+        let (mut parts, last): (Vec<_>, Vec<_>) = halves.unzip();
         parts.retain(|(_, others)| !others.is_empty());
-        parts.extend(superblocks);
+        parts.extend(last);
         if way == Way::Undo {
             parts.reverse();
         }

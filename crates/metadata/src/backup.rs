@@ -15,6 +15,8 @@ use crate::wire::{ByteOrder, on_disk};
 
 /// Before the data lies the header's copy.
 const COPY_BEFORE: u64 = 8;
+/// Sectors of a section: mdadm doubles what is whole stripes until it has 16 MiB.
+const SECTION_MAX: u64 = (64 << 20) / 512;
 
 on_disk! {
     /// The header.
@@ -72,17 +74,17 @@ pub enum BackupError {
     /// It was cut while it was written, or is damaged.
     #[error("its header's checksum is wrong")]
     Checksum,
-    /// No array is as large.
-    #[error("it tells of sectors that no array has")]
+    /// Sections are longer than mdadm makes them, or of no array.
+    #[error("it tells of more than mdadm keeps, or of sectors that no array has")]
     Sectors,
-    /// What is held begins behind the place that the reshape has come to.
+    /// A section does not begin where the reshape, or what comes back before it, ends.
     #[error(
-        "what it holds begins at byte {} of the array, and the reshape has come to byte {}: it is of another moment",
-        .begins.bytes(), .position.bytes()
+        "it holds bytes {} to {} of the array, and the reshape has come to byte {}: it is of another moment",
+        .array.0.bytes(), .array.1.bytes(), .position.bytes()
     )]
     Elsewhere {
-        /// The first sector that is held.
-        begins: Sector,
+        /// The sectors that are held: the first, and that behind the last.
+        array: (Sector, Sector),
         /// Where the two geometries meet.
         position: Sector,
     },
@@ -138,7 +140,7 @@ impl Backup {
         let mut sections = Vec::new();
         for (start, length, from) in all.into_iter().take(count) {
             let most = i64::MAX as u64 / 512;
-            let end = start.checked_add(length).filter(|end| *end <= most);
+            let end = start.checked_add(length).filter(|end| *end <= most && length <= SECTION_MAX);
             let at = header.devstart.checked_add(from).filter(|at| *at <= most);
             let (end, at) = end.zip(at).ok_or(BackupError::Sectors)?;
             if length > 0 {
@@ -172,21 +174,21 @@ impl Backup {
             let from = Sector(from.0 + (part.start - array.start));
             lacking.push(Section { array: part, at: from });
         }
-        let ahead = |array: &Range<u64>| match is_backwards {
-            true => array.end < position.0,
-            false => array.start > position.0,
+        let is_ahead = |section: &&Section| match is_backwards {
+            true => section.array.end <= at && section.array.start < at,
+            false => section.array.start >= at && section.array.end > at,
         };
-        let is_elsewhere = self.sections.iter().all(|section| ahead(&section.array));
-        match self.sections.first() {
-            Some(Section { array, .. }) if is_elsewhere => {
-                Err(BackupError::Elsewhere { begins: Sector(array.start), position })
-            }
-            _ => Ok((lacking, Sector(at))),
+        match self.sections.iter().find(is_ahead) {
+            Some(Section { array, .. }) => Err(BackupError::Elsewhere {
+                array: (Sector(array.start), Sector(array.end)),
+                position,
+            }),
+            None => Ok((lacking, Sector(at))),
         }
     }
 }
 
-/// mdadm's: of as many bytes, each time the first.
+/// mdadm's, which takes the first byte as often as there are bytes: it is the same for every header, and shows nothing.
 fn checksum(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0, |sum: u32, _| (sum << 3).wrapping_add(bytes[0].into()))
 }
@@ -244,11 +246,15 @@ mod tests {
     #[test]
     fn a_backup_of_another_moment_is_none_of_this_one() {
         let backup = Backup::parse(&header(&[(100, 50, 0)])).unwrap();
-        let elsewhere = |begins, position| BackupError::Elsewhere { begins, position };
-        let forwards = backup.lacking(Sector(50), false).unwrap_err();
-        assert_eq!(forwards, elsewhere(Sector(100), Sector(50)));
-        let backwards = backup.lacking(Sector(200), true).unwrap_err();
-        assert_eq!(backwards, elsewhere(Sector(100), Sector(200)));
+        let array = (Sector(100), Sector(150));
+        for (position, is_backwards) in [(50, false), (99, false), (200, true), (151, true)] {
+            let position = Sector(position);
+            let error = backup.lacking(position, is_backwards).unwrap_err();
+            assert_eq!(error, BackupError::Elsewhere { array, position });
+        }
+        let gap = Backup::parse(&header(&[(0, 40, 0), (60, 40, 40)])).unwrap();
+        gap.lacking(Sector(50), false).unwrap_err();
+        gap.lacking(Sector(0), false).unwrap_err();
     }
 
     #[test]
@@ -257,6 +263,8 @@ mod tests {
         assert_eq!(Backup::parse(&[0; Header::SIZE]), Err(BackupError::Magic));
         bytes[96] ^= 1;
         assert_eq!(Backup::parse(&bytes), Err(BackupError::Checksum));
-        assert_eq!(Backup::parse(&header(&[(1, u64::MAX, 0)])), Err(BackupError::Sectors));
+        for length in [u64::MAX, SECTION_MAX + 1] {
+            assert_eq!(Backup::parse(&header(&[(1, length, 0)])), Err(BackupError::Sectors));
+        }
     }
 }

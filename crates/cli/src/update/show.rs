@@ -60,7 +60,7 @@ fn row(bytes: &[u8]) -> String {
     format!("{}  |{}|", digits.join(" "), shown.collect::<String>())
 }
 
-/// Members, and which bytes of them change: in runs, hexadecimal.
+/// Members, and which bytes of them change: in runs, hexadecimal; of a long change how many.
 pub fn json(edits: &Edits, record: Option<&Path>) -> Value {
     let member = |edit: &lapstrake_host::edit::Edit| {
         let changes: Vec<Value> = edit.changes.iter().flat_map(runs).collect();
@@ -75,6 +75,9 @@ pub fn json(edits: &Edits, record: Option<&Path>) -> Value {
 }
 
 fn runs(change: &Change) -> Vec<Value> {
+    if change.new.len() > SHOWN_MAX {
+        return vec![json!({ "offset": change.offset, "bytes": change.new.len() })];
+    }
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let differs: Vec<bool> =
         change.old.iter().zip(&change.new).map(|(old, new)| old != new).collect();

@@ -323,11 +323,54 @@ fn what_a_cut_destroyed_in_a_critical_section_comes_back_from_its_backup() {
     let held = lab.run(&format!("update --backup-file m3 {names}")).ok();
     assert!(held.out.contains("4 members written"), "{held:?}");
     assert!(is_whole(&lab, "m0 m1 m2"));
-    let mut torn = lab.read("m3");
+    let restored = lab.read("m3");
+    let mut torn = restored.clone();
     torn[end + 17] ^= 1;
     std::fs::write(lab.path("m3"), torn).unwrap();
-    let torn = lab.run(&format!("update --backup-file m3 {names}"));
+    let torn = lab.run(&format!("update --backup-file ./m3 {names}"));
     assert!(torn.code == 1 && torn.err.contains("differs from the copy"), "{torn:?}");
+    // mdadm empties the header before the data only.
+    let mut emptied = restored;
+    for length in [56, 88] {
+        emptied[start - 4096 + length..][..8].fill(0);
+    }
+    std::fs::write(lab.path("m3"), emptied).unwrap();
+    let emptied = lab.run(&format!("update --backup-file m3 {names}")).ok();
+    assert!(emptied.out.contains("all members are so already"), "{emptied:?}");
+}
+
+/// Who was left out has missed what was put back, and is not taken for fresh afterwards.
+#[test]
+fn who_was_not_given_when_a_backup_came_back_is_out_of_date() {
+    let (lab, names) = cut_in_its_critical_section("raid5-chunk", 4);
+    lab.run("update --degraded --backup-file backup m0 m1 m2").ok();
+    let ran = lab.run(&format!("cat --overwrite -o out {names}"));
+    assert!(ran.code == 0 && ran.err.contains("m3") && ran.err.contains("event"), "{ran:?}");
+    assert!(is_whole(&lab, &names));
+    let two = lab.run("update --degraded --backup-file backup m0 m1");
+    assert!(two.code == 1 && two.err.contains("some of the array's data is lost"), "{two:?}");
+}
+
+/// A cut while a place was recorded leaves members that have missed it; one that has missed more was away.
+#[test]
+fn members_that_missed_the_last_place_get_what_the_backup_holds() {
+    for (missed, code) in [(1, 0), (3, 1)] {
+        let (lab, names) = cut_in_its_critical_section("raid6-layout", 5);
+        let member = lab.read("m1");
+        let at = member.windows(4).rposition(|it| it == 0xa92b_4efc_u32.to_le_bytes()).unwrap();
+        let mut superblock = member[at..at + 4096].to_vec();
+        let field = |at: usize| u64::from_le_bytes(superblock[at..at + 8].try_into().unwrap());
+        let (position, events) = (field(104) - 384, field(200) - missed);
+        superblock[104..112].copy_from_slice(&position.to_le_bytes());
+        superblock[200..208].copy_from_slice(&events.to_le_bytes());
+        rewrite(&lab, "m1", at as u64, &mut superblock);
+        let ran = lab.run(&format!("update --backup-file backup {names}"));
+        assert_eq!(ran.code, code, "{ran:?}");
+        match code {
+            0 => assert!(is_whole(&lab, "m0 m1 m2")),
+            _ => assert!(ran.err.contains("m1 tells of another reshape than m0"), "{ran:?}"),
+        }
+    }
 }
 
 /// Also where data was not yet destroyed what the backup holds is right, with both parities.
@@ -382,6 +425,17 @@ fn a_backup_that_may_be_none_of_this_reshape_is_refused() {
     spoilt(64, "checksum is wrong");
     spoilt(17, "is of the array");
     spoilt(34, "was written at");
+    let longer = |length: u64, wanted: &str| {
+        let mut bytes = backup.clone();
+        for at in [56, 88] {
+            bytes[at..at + 8].copy_from_slice(&length.to_le_bytes());
+        }
+        std::fs::write(lab.path("spoilt"), bytes).unwrap();
+        refused("spoilt", &names, wanted);
+    };
+    longer(1 << 30, "more than mdadm keeps");
+    longer(192 * 80, "not whole stripes of both geometries within the array");
+    longer(192 / 2, "not whole stripes of both geometries within the array");
     std::fs::write(lab.path("spoilt"), &backup[..8192]).unwrap();
     refused("spoilt", &names, "cannot read it at byte");
     refused("nobody", &names, "cannot read it at byte 0");

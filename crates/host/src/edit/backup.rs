@@ -11,6 +11,7 @@ use lapstrake_metadata::{Reshape, Role, Superblock, Unsupported, Version, uuid_t
 use lapstrake_parity::{gf, kernels};
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,7 +29,7 @@ pub struct BackupRequest {
     /// All members of an array.
     pub members: Vec<MemberSpec>,
     /// mdadm's backup file, or one of the members that came with the reshape.
-    pub file: PathBuf,
+    pub file: MemberSpec,
     /// Members may be missing.
     pub degraded: bool,
     /// Take a backup that was written at another time than the superblocks.
@@ -87,17 +88,21 @@ pub enum NoRestore {
         /// The member.
         member: String,
     },
-    /// Members disagree.
+    /// A member was away while others were written.
     #[error(
-        "{member} tells of another reshape, or another place that it has come to, than {first}: leave out who was away \
-         (--degraded)"
+        "{member} tells of another reshape than {freshest}, or has missed more than the last of it: leave it out (--degraded)"
     )]
-    Unlike {
-        /// A member.
+    Stale {
+        /// It.
         member: String,
-        /// The first one.
-        first: String,
+        /// Who has seen the most.
+        freshest: String,
     },
+    /// With those that are given not all data is there.
+    #[error(
+        "without the members that were not given some of the array's data is lost, in one of its two geometries"
+    )]
+    TooFew,
     /// Data is moved to another place, and nothing can be lacking.
     #[error("this reshape moves data to another offset, and needs no backup")]
     Moved,
@@ -107,17 +112,15 @@ pub enum NoRestore {
         /// The member.
         member: String,
     },
-    /// It does not end where the new geometry's stripes do.
+    /// It is not of whole stripes, or of more than the array has.
     #[error(
-        "it holds bytes {start} to {end} of the array, which are no whole stripes of the new geometry, of {stripe} bytes"
+        "bytes {start} to {end} of the array would come back, which are not whole stripes of both geometries within the array"
     )]
     Stripes {
         /// First byte of the array.
         start: u64,
         /// Behind the last.
         end: u64,
-        /// Bytes of a stripe's data.
-        stripe: u64,
     },
 }
 
@@ -150,8 +153,57 @@ pub fn plan_backup(request: &BackupRequest) -> Result<Edits, EditError> {
         check_all_there(&superblocks)?;
     }
     let written = writes(request, &members, &superblocks);
-    let writes = written.map_err(|why| EditError::Backup { file: request.file.clone(), why })?;
+    let file = PathBuf::from(request.file.argument());
+    let writes = written.map_err(|why| EditError::Backup { file, why })?;
     Ok(Edits::of("backup-file", &members, writes)?)
+}
+
+/// The geometries of the reshape.
+struct Both {
+    before: Parity,
+    after: Parity,
+}
+
+impl Both {
+    /// None if data cannot be put into them.
+    fn of(reshape: &Reshape) -> Option<Self> {
+        let parity = |superblock: &Superblock| match superblock.geometry_of_alike()? {
+            Geometry::Parity(parity) => Some(parity),
+            _ => None,
+        };
+        Some(Self { before: parity(&reshape.before)?, after: parity(&reshape.after)? })
+    }
+
+    /// Whether nothing is lost of either without other members.
+    fn are_had_by(&self, reshapes: &[Reshape]) -> bool {
+        let has = |half: fn(&Reshape) -> &Superblock, slot| {
+            let is_it = |reshape: &Reshape| {
+                let superblock = half(reshape);
+                superblock.role() == Role::Active(slot) && superblock.recovery_offset().is_none()
+            };
+            reshapes.iter().any(is_it)
+        };
+        let is_had = |parity: &Parity, half: fn(&Reshape) -> &Superblock| {
+            let absent = (0..parity.raid_disks()).filter(|&slot| !has(half, Slot(slot))).count();
+            absent <= usize::from(parity.parity_disks())
+        };
+        is_had(&self.before, |reshape| &reshape.before)
+            && is_had(&self.after, |reshape| &reshape.after)
+    }
+
+    /// What comes back ends where stripes of both do, as everything that mdadm keeps.
+    fn check(&self, array: &Range<u64>, is_backwards: bool) -> Result<(), NoRestore> {
+        let (old, new) = (&self.before, &self.after);
+        let end = old.array_sectors().min(new.array_sectors());
+        let unit = new.stripe_data().0 / new.chunk().0 * new.chunk().max(old.chunk()).0;
+        let far = if is_backwards { array.start } else { array.end };
+        let is_whole = [array.start, array.end].iter().all(|at| at.is_multiple_of(unit))
+            && far.is_multiple_of(old.stripe_data().0);
+        match is_whole && array.end <= end.0 {
+            true => Ok(()),
+            false => Err(NoRestore::Stripes { start: array.start * 512, end: array.end * 512 }),
+        }
+    }
 }
 
 fn writes(
@@ -159,57 +211,69 @@ fn writes(
     members: &[Arc<Member>],
     superblocks: &[Superblock],
 ) -> Result<Vec<Vec<Write>>, NoRestore> {
+    let freshest = freshest(superblocks);
     let reshapes = reshapes(members, superblocks)?;
-    let Reshape { position, is_backwards, .. } = reshapes[0];
-    let first = || members[0].spec().to_string();
+    let Reshape { position, is_backwards, .. } = reshapes[freshest];
     let (source, at) = source(request, members, superblocks)?;
     let backup = read_header(&source, at)?;
-    check_header(&backup, &superblocks[0], request.force)?;
+    check_header(&backup, &superblocks[freshest], request.force)?;
     let (sections, position) = backup.lacking(position, is_backwards)?;
-    if sections.is_empty() {
-        return Ok(vec![Vec::new(); members.len()]);
-    }
-    let Some(Geometry::Parity(parity)) = reshapes[0].after.geometry_of_alike() else {
-        return Err(NoRestore::Geometry { member: first() });
-    };
     let mut writes = vec![Vec::new(); members.len()];
+    if sections.is_empty() {
+        return Ok(writes);
+    }
+    let both = Both::of(&reshapes[freshest])
+        .ok_or_else(|| NoRestore::Geometry { member: members[freshest].spec().to_string() })?;
+    if !both.are_had_by(&reshapes) {
+        return Err(NoRestore::TooFew);
+    }
     for section in &sections {
-        let columns = columns(&parity, &source, section)?;
-        let (stripe, ..) = parity.locate(Sector(section.array.start));
-        let row = parity.member_sector(stripe, Sectors(0)) - Sector(0);
+        both.check(&section.array, is_backwards)?;
+        let columns = columns(&both.after, &source, section)?;
+        let (stripe, ..) = both.after.locate(Sector(section.array.start));
+        let row = both.after.member_sector(stripe, Sectors(0)) - Sector(0);
         for (reshape, writes) in reshapes.iter().zip(&mut writes) {
             let Role::Active(Slot(slot)) = reshape.after.role() else { continue };
             let sector = reshape.after.data_offset() + row;
-            writes.extend(
-                columns
-                    .get(usize::from(slot))
-                    .map(|column| Write { sector, bytes: column.clone() }),
-            );
+            let column = columns.get(usize::from(slot)).cloned();
+            writes.extend(column.map(|bytes| Write { sector, bytes }));
         }
     }
+    // Who was not given has missed this.
+    let events = superblocks[freshest].events().saturating_add(2);
     for (superblock, writes) in superblocks.iter().zip(&mut writes) {
         let mut superblock = superblock.clone();
         superblock.set_reshape_position(position);
+        superblock.set_events(events);
         writes.push(Write { sector: superblock.super_sector(), bytes: superblock.encode() });
     }
     Ok(writes)
 }
 
-/// The reshape that all members tell of, of each.
+/// Who has seen the most.
+fn freshest(superblocks: &[Superblock]) -> usize {
+    let events = |&index: &usize| superblocks[index].events();
+    (0..superblocks.len()).rev().max_by_key(events).expect("members were given")
+}
+
+/// The reshape that the freshest tells of, of each member. A cut while a place was recorded leaves some that have missed it.
 fn reshapes(
     members: &[Arc<Member>],
     superblocks: &[Superblock],
 ) -> Result<Vec<Reshape>, NoRestore> {
     let name = |index: usize| members[index].spec().to_string();
+    let freshest = freshest(superblocks);
     let mut reshapes: Vec<Reshape> = Vec::new();
     for (index, superblock) in superblocks.iter().enumerate() {
         let is_known = matches!(superblock.unsupported(), None | Some(Unsupported::Reshape));
         let Some(reshape) = superblock.reshape().filter(|_| is_known) else {
             return Err(NoRestore::NoReshape { member: name(index) });
         };
-        let position = reshapes.first().map_or(reshape.position, |first| first.position);
-        if !superblock.is_reshaped_as(&superblocks[0]) || reshape.position != position {
-            return Err(NoRestore::Unlike { member: name(index), first: name(0) });
+        let fresh = &superblocks[freshest];
+        let is_fresh = superblock.events().saturating_add(1) >= fresh.events()
+            && fresh.role_of(superblock.dev_number()) == superblock.role();
+        if !is_fresh || !superblock.is_reshaped_as(fresh) {
+            return Err(NoRestore::Stale { member: name(index), freshest: name(freshest) });
         }
         if reshape.before.data_offset() != reshape.after.data_offset() {
             return Err(NoRestore::Moved);
@@ -225,25 +289,33 @@ fn source<'a>(
     members: &'a [Arc<Member>],
     superblocks: &[Superblock],
 ) -> Result<(Source<'a>, Sector), NoRestore> {
-    let is_it = |member: &Arc<Member>| member.spec().path == request.file;
+    let file = &request.file;
+    let resolved = |spec: &MemberSpec| spec.resolved().ok();
+    let is_it = |member: &Arc<Member>| {
+        member.spec() == file
+            || resolved(file).is_some() && resolved(member.spec()) == resolved(file)
+    };
     if let Some(index) = members.iter().position(is_it) {
         let superblock = &superblocks[index];
-        let end = superblock.data_offset().0 + superblock.component().0;
+        let end = superblock.data_offset().0.saturating_add(superblock.component().0);
         return Ok((Source::Member(&members[index]), Sector(end.saturating_sub(FROM_END))));
     }
-    let file = File::open(&request.file);
-    let file = file.map_err(|source| NoRestore::Read { offset: 0, source })?;
-    Ok((Source::File(file), Sector(0)))
+    let opened = File::open(file.argument());
+    let opened = opened.map_err(|source| NoRestore::Read { offset: 0, source })?;
+    Ok((Source::File(opened), Sector(0)))
 }
 
+/// mdadm empties the copy before the data once the kernel has gone over them, and leaves the header behind them.
 fn read_header(source: &Source<'_>, at: Sector) -> Result<Backup, NoRestore> {
     let (mut header, mut copy) = ([0; Backup::HEADER_BYTES], [0; Backup::HEADER_BYTES]);
     source.read(at, &mut header)?;
     let backup = Backup::parse(&header)?;
     source.read(backup.copy, &mut copy)?;
-    match header == copy {
-        true => Ok(backup),
-        false => Err(NoRestore::Copy { copy: backup.copy.bytes() }),
+    let is_emptied = |copy: &Backup| copy.set_uuid == backup.set_uuid && copy.sections.is_empty();
+    match Backup::parse(&copy) {
+        _ if header == copy => Ok(backup),
+        Ok(emptied) if is_emptied(&emptied) => Ok(emptied),
+        _ => Err(NoRestore::Copy { copy: backup.copy.bytes() }),
     }
 }
 
@@ -275,10 +347,6 @@ fn columns(
 ) -> Result<Vec<Vec<u8>>, NoRestore> {
     let (chunk, stripe) = (parity.chunk().bytes() as usize, parity.stripe_data());
     let Section { array, at } = section;
-    if [array.start, array.end].iter().any(|it| !it.is_multiple_of(stripe.0)) {
-        let [start, end] = [array.start, array.end].map(|it| it * 512);
-        return Err(NoRestore::Stripes { start, end, stripe: stripe.bytes() });
-    }
     let mut columns = vec![Vec::new(); parity.raid_disks().into()];
     let mut data = vec![0; stripe.bytes() as usize];
     for start in array.clone().step_by(stripe.0 as usize) {
