@@ -103,3 +103,16 @@ pub(crate) fn unit(geometry: &Geometry) -> u64 {
 pub(crate) fn units(unit: u64, piece: u64) -> u32 {
     (MEMORY_SECTORS / unit).clamp(*UNITS.start(), *UNITS.end()).min(piece.div_ceil(unit)) as u32
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_units_are_under_way_as_memory_is_for() {
+        assert_eq!(units(2048, 1 << 20), 8);
+        // Of wide stripes, four all the same.
+        assert_eq!((units(4096, 1 << 20), units(16384, 1 << 20)), (4, 4));
+        assert_eq!((units(512, 1 << 20), units(2048, 2049)), (8, 2));
+    }
+}

@@ -86,7 +86,7 @@ impl Shard {
             let len = self.clip(&run.homes, run.len.0.min(end - at));
             let req = &self.reqs[key];
             let (buf, is_foreign) = (req.buf_at(at), req.is_foreign());
-            let in_turn = req.is_movers().then(|| copy_in_turn(&self.geometry, &run.homes));
+            let in_turn = req.is_for_reshape().then(|| copy_in_turn(&self.geometry, &run.homes));
             match self.choose(&run.homes, at, len, in_turn.flatten()) {
                 // Which copy is the first may be seen otherwise by the owner just now.
                 _ if is_foreign && !self.is_in_sync(&run.homes, at, len) => self.decline(key),

@@ -141,7 +141,7 @@ impl Req {
         self.reader == Reader::Foreign
     }
 
-    pub(crate) fn is_movers(&self) -> bool {
+    pub(crate) fn is_for_reshape(&self) -> bool {
         self.reader == Reader::Mover
     }
 

@@ -671,4 +671,23 @@ mod tests {
             }
         }
     }
+
+    /// Writes in a window wait for it.
+    #[test]
+    fn windows_are_small_while_requests_come() {
+        // In the middle of a growth there is room for any window.
+        let height = |chunk: u64, is_busy| {
+            let component = 4096 * chunk;
+            let [before, after] = [3, 4].map(|disks| raid5(disks, chunk, component));
+            let row = component / 2;
+            let position = Sector(row * 3);
+            let mut reshape = Reshape::new(Stage::Moving, before, position, false);
+            reshape.shifts = (0, 0);
+            (reshape.stop(&after, row, is_busy) - row) * 3
+        };
+        // Up to where stripes of both geometries end.
+        assert_eq!((height(128, true), height(128, false)), (3840, 32256));
+        // Two stripes' chunks of 2 MiB are more than 2 MiB.
+        assert_eq!((height(4096, true), height(4096, false)), (24576, 24576));
+    }
 }
