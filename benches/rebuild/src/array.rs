@@ -227,9 +227,10 @@ impl Subject {
         let began = Instant::now();
         self.begin();
         let under_way = served(&self.socket, load, time);
-        let done = self.detail().sync.map_or(1.0, |sync| {
-            sync.done_bytes as f64 / sync.total_bytes.max(1) as f64
-        });
+        let done = self
+            .detail()
+            .sync
+            .map_or(1.0, |sync| sync.done_bytes as f64 / sync.total_bytes.max(1) as f64);
         Share { healthy, waiting, under_way, rate: bytes * done / began.elapsed().as_secs_f64() }
     }
 
