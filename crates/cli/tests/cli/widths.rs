@@ -52,7 +52,8 @@ fn hold(lab: &Lab, line: &str) {
 fn what_the_lab_prints_fits() {
     let lab = Lab::new(&[]);
     std::fs::write(lab.path("plan.toml"), PLAN).unwrap();
-    assert_eq!(run(&lab, None, "lab run plan.toml").code, 0);
+    let ran = run(&lab, None, "lab run plan.toml");
+    assert_eq!(ran.code, 0, "{ran:?}");
     hold(&lab, "lab report");
     hold(&lab, "lab compare raid5 raid10");
     hold(&lab, "lab list");
