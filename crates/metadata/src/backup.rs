@@ -2,8 +2,8 @@
 //! that comes to the array, before the kernel goes over it.
 //!
 //! On disk: a header of 512 bytes (little-endian), then the data of the array before, in the array's order, in one section or
-//! two, which mdadm fills in turn; the header's copy lies 4 KiB before them. A section that the kernel has gone over is
-//! emptied.
+//! two, which mdadm fills in turn; the header's copy lies 4 KiB before them, which in a file is the header itself. A section that the kernel has
+//! gone over is emptied.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -71,7 +71,7 @@ pub enum BackupError {
     /// Something else is there.
     #[error("it holds no backup of mdadm's (md_backup_data)")]
     Magic,
-    /// It was cut while it was written, or is damaged.
+    /// It is damaged, or no header of mdadm's.
     #[error("its header's checksum is wrong")]
     Checksum,
     /// Sections are longer than mdadm makes them, or of no array.
