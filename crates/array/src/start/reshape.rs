@@ -98,7 +98,9 @@ impl Halves {
         let halves = before.iter_mut().zip(&*superblocks).filter(|(_, own)| is_half(own));
         let mut halves: Vec<&mut Superblock> =
             halves.filter_map(|(half, _)| half.as_mut()).collect();
-        if !halves.iter().any(|own| has_last_slot(own)) {
+        let last = halves.iter().map(|own| own.raid_disks()).max();
+        let last = last.map(|disks| Slot(disks.saturating_sub(1)));
+        if !halves.iter().any(|own| last.is_some_and(|last| has_slot(own, last))) {
             for own in &mut halves {
                 let without = own.without_second_parity().or_else(|| own.without_parity());
                 **own = without.unwrap_or_else(|| own.clone());
@@ -129,11 +131,11 @@ fn halves(own: &Superblock, fresh: &Reshape) -> (Superblock, Superblock) {
     (before, after)
 }
 
-/// Whether this member has all data of the last slot of the array before: of a RAID5 that gets a second parity superblocks
-/// tell as of a RAID6 that lacks it, of a RAID0 that grows as of a RAID4 without parity, whose slot gets data.
-fn has_last_slot(before: &Superblock) -> bool {
-    let last = Slot(before.raid_disks().saturating_sub(1));
-    before.role() == Role::Active(last) && before.recovery_offset().is_none()
+/// Whether this member has all data of that slot, the last of the array before: of a RAID5 that gets a second parity
+/// superblocks tell as of a RAID6 that lacks it, of a RAID0 that grows as of a RAID4 without parity, whose slot gets data.
+/// Who has missed the beginning tells of a slot less, and has its last one.
+fn has_slot(before: &Superblock, slot: Slot) -> bool {
+    before.role() == Role::Active(slot) && before.recovery_offset().is_none()
 }
 
 fn shift(reshape: &Reshape) -> i64 {
