@@ -14,6 +14,7 @@ mod cache;
 mod config;
 mod files;
 pub mod load;
+mod throttle;
 mod writeback;
 
 pub use config::{FileSystem, SystemConfig};
@@ -25,7 +26,9 @@ use crate::volume::Volume;
 use ahead::Window;
 use cache::Cache;
 use files::{META, Place};
+use std::collections::VecDeque;
 use std::ops::Range;
+use throttle::{Throttle, Urgency};
 use writeback::Writeback;
 
 /// Bytes of a page, and of a file system's block.
@@ -72,6 +75,11 @@ pub struct System {
     own_ended: Vec<u64>,
     /// Writes under way at which write-back waits.
     writes_max: usize,
+    throttle: Throttle,
+    /// What sleeps there: writes and flushes that somebody waits for.
+    sleepers: VecDeque<(Op, u64, u64, Purpose)>,
+    /// A writer waits for room in the page cache.
+    is_full: bool,
     /// Most blocks that are read ahead at once, in pages.
     ahead_max: u64,
     /// When the volume is to be polled next; none if that has to be asked anew.
@@ -91,6 +99,9 @@ impl System {
         let stripe = volume.stripe_blocks() / PAGE_BLOCKS;
         let ahead_max = (config.read_ahead_pages).max(2 * stripe);
         let writes_max = config.requests * volume.queues();
+        // An array of md's has no queue of its own.
+        let is_throttled = config.throttles_writes && volume.queues() == 1;
+        let throttle = Throttle::new(is_throttled.then_some(config.requests));
         let places = Place::reserved(&config, volume.blocks() / PAGE_BLOCKS);
         let mut cache = Cache::new(config.cache_pages(), config.keeps_active);
         places.iter().for_each(|place| cache.add_file(place.pages()));
@@ -110,6 +121,9 @@ impl System {
             writes_ended: 0,
             own_ended: Vec::new(),
             writes_max,
+            throttle,
+            sleepers: VecDeque::new(),
+            is_full: false,
             ahead_max,
             volume_due: None,
         }
@@ -298,14 +312,15 @@ impl System {
     fn write_own(&mut self, file: FileId, pages: Range<u64>, id: u64) {
         let found = self.places[file.0].run(pages.start, pages.end);
         let blocks = (found.end - pages.start) * PAGE_BLOCKS;
-        self.submit(Op::Write, found.at * PAGE_BLOCKS, blocks, Purpose::Own(id));
+        let lba = found.at * PAGE_BLOCKS;
+        self.enter(Op::Write, lba, blocks, Purpose::Own(id), Urgency::Waited);
     }
 
     /// Flushes the volume, where the file system has barriers; false if it has none.
     fn flush_own(&mut self, id: u64) -> bool {
         let has_barriers = self.config.file_system == FileSystem::Ext4;
         if has_barriers {
-            self.submit(Op::Flush, 0, 0, Purpose::Own(id));
+            self.enter(Op::Flush, 0, 0, Purpose::Own(id), Urgency::Sent);
         }
         has_barriers
     }
@@ -336,10 +351,21 @@ impl System {
         }
     }
 
+    /// A write or flush whose sender sleeps while the queue does not take it.
+    fn enter(&mut self, op: Op, lba: u64, blocks: u64, purpose: Purpose, urgency: Urgency) {
+        match self.throttle.admits(urgency, self.is_full) {
+            true => self.submit(op, lba, blocks, purpose),
+            false => self.sleepers.push_back((op, lba, blocks, purpose)),
+        }
+    }
+
     fn submit(&mut self, op: Op, lba: u64, blocks: u64, purpose: Purpose) {
         match purpose {
             Purpose::Read(..) => self.reads_out += 1,
-            _ => self.writes_out += 1,
+            _ => {
+                self.writes_out += 1;
+                self.throttle.begins();
+            }
         }
         let tag = self.free_tags.pop().unwrap_or_else(|| {
             self.requests.push(None);
@@ -399,28 +425,28 @@ impl System {
     fn end(&mut self, tag: usize) {
         let purpose = self.requests[tag].take().expect("it is under way");
         self.free_tags.push(tag);
-        match purpose {
-            Purpose::Read(file, pages) => {
-                self.reads_out -= 1;
-                self.cache.end_read(file, pages);
+        if let Purpose::Read(file, pages) = purpose {
+            self.reads_out -= 1;
+            return self.cache.end_read(file, pages);
+        }
+        self.writes_out -= 1;
+        self.writes_ended += 1;
+        if self.throttle.ends(self.is_full) {
+            for (op, lba, blocks, purpose) in std::mem::take(&mut self.sleepers) {
+                self.submit(op, lba, blocks, purpose);
             }
+        }
+        match purpose {
             Purpose::Write(file, pages) => {
-                self.writes_out -= 1;
-                self.writes_ended += 1;
                 self.cache.end_write(file, pages);
                 self.pump();
             }
             Purpose::Own(id) => {
-                self.writes_out -= 1;
-                self.writes_ended += 1;
                 self.own_ended.push(id);
                 self.pump();
             }
-            Purpose::Journal | Purpose::Flush => {
-                self.writes_out -= 1;
-                self.writes_ended += 1;
-                self.go_on_with_commit();
-            }
+            Purpose::Journal | Purpose::Flush => self.go_on_with_commit(),
+            Purpose::Read(..) => unreachable!("it has ended above"),
         }
     }
 }

@@ -6,15 +6,12 @@ use crate::plan::{Array, Load, Machine, Program, Workload};
 use crate::record::{Phase, Series};
 use crate::workload::recorder::SAMPLE_MS;
 use lapstrake_model::benchmark::Pgbench;
-use lapstrake_model::benchmark::pgbench::Server;
+use lapstrake_model::benchmark::pgbench::{SEGMENT, Server};
 use lapstrake_model::system::System;
 use lapstrake_model::system::load::{self, SAMPLE, Waits};
 use lapstrake_model::{Nanos, Processor};
 
 const _: () = assert!(SAMPLE.0 == SAMPLE_MS as u64 * 1_000_000);
-
-/// Bytes of a segment of the log.
-const SEGMENT: u64 = 16 << 20;
 
 /// What came of it.
 pub(super) struct Ran {
@@ -129,10 +126,9 @@ pub(super) fn server(configuration: &str) -> Result<Server, String> {
     }
     // Who says it is older than 9.5.
     server.sorts_checkpoints = segments.is_none();
-    server.checkpoint_log = match segments {
-        Some(segments) => (segments * SEGMENT).max(SEGMENT),
-        None => ((log_max as f64 / (1.0 + target)) as u64).max(SEGMENT),
-    };
+    // As `CalculateCheckpointSegments` does it: whole ones.
+    let of_size = ((log_max / SEGMENT) as f64 / (1.0 + target)) as u64;
+    server.checkpoint_segments = segments.unwrap_or(of_size).max(1);
     let share = (server.shared_buffers / 32).clamp(64 << 10, SEGMENT);
     server.wal_buffers = wal_buffers.unwrap_or(share);
     Ok(server)
@@ -181,7 +177,7 @@ mod tests {
         assert!(!server.synchronous_commit && server.full_page_writes && server.sorts_checkpoints);
         assert_eq!(server.shared_buffers, 2 << 30);
         assert_eq!(server.wal_buffers, SEGMENT);
-        assert_eq!(server.checkpoint_log, (4u64 << 30) * 2 / 3);
+        assert_eq!(server.checkpoint_segments, 256 * 2 / 3);
         assert_eq!(server.checkpoint_timeout, Nanos::from_ms(900e3));
         assert_eq!(super::server("").unwrap(), Server::default());
         assert_eq!(super::server("shared_buffers = 1000").unwrap().shared_buffers, 8_192_000);
@@ -190,7 +186,7 @@ mod tests {
     #[test]
     fn segments_are_an_older_servers() {
         let server = server("checkpoint_segments = 3\ncheckpoint_completion_target = 0.5").unwrap();
-        assert_eq!((server.checkpoint_log, server.sorts_checkpoints), (48 << 20, false));
+        assert_eq!((server.checkpoint_segments, server.sorts_checkpoints), (3, false));
     }
 
     #[test]

@@ -28,6 +28,12 @@ pub const LOG: u64 = 350;
 pub const LOG_MOVED: u64 = 260;
 /// An image of a full page.
 pub const IMAGE: u64 = 8192;
+/// Where the log of a new cluster with a database ends, by `pg_current_wal_insert_lsn` of PostgreSQL 15.
+pub const FILLED: u64 = 26_407_564;
+/// Bytes of log of a unit of scale that is filled, by the same.
+pub const FILLED_UNIT: u64 = 12_880_412;
+/// Bytes of a segment of the log.
+pub const SEGMENT: u64 = 16 << 20;
 
 /// What pgbench is asked for.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,9 +67,9 @@ pub struct Server {
     pub checkpoint_timeout: Nanos,
     /// `checkpoint_completion_target`.
     pub checkpoint_completion_target: f64,
-    /// Bytes of log after which a checkpoint begins: `max_wal_size` / (1 + `checkpoint_completion_target`), or
-    /// `checkpoint_segments` of 16 MiB.
-    pub checkpoint_log: u64,
+    /// Segments of the log after whose end a checkpoint begins, that in which the last one began counted as a whole:
+    /// those of `max_wal_size` / (1 + `checkpoint_completion_target`), or `checkpoint_segments`.
+    pub checkpoint_segments: u64,
     /// Checkpoints write pages in order and have them written back at once (from 9.6 on).
     pub sorts_checkpoints: bool,
     /// `bgwriter_lru_maxpages`; 0: there is no background writer.
@@ -81,7 +87,7 @@ impl Default for Server {
             wal_writer_delay: Nanos::from_ms(200.0),
             checkpoint_timeout: Nanos::from_ms(300e3),
             checkpoint_completion_target: 0.9,
-            checkpoint_log: ((1u64 << 30) as f64 / 1.9) as u64,
+            checkpoint_segments: 33,
             sorts_checkpoints: true,
             background_pages: 100,
         }

@@ -45,6 +45,8 @@ pub struct SystemConfig {
     pub request_blocks: u64,
     /// Requests in one direction that wait in a queue at once (`nr_requests`).
     pub requests: usize,
+    /// A device's queue throttles writes (`blk-wbt`, from Linux 4.10).
+    pub throttles_writes: bool,
     /// The file system.
     pub file_system: FileSystem,
     /// The processor.
@@ -86,6 +88,7 @@ impl SystemConfig {
             read_ahead_pages: 128 * 1024 / PAGE,
             request_blocks: if version >= 40200 { 2560 } else { 1024 },
             requests: 128,
+            throttles_writes: version >= 41000,
             file_system,
             processor,
         }

@@ -9,6 +9,7 @@
 
 use super::config::{FileSystem, SystemConfig};
 use super::files::{self, FileId, META};
+use super::throttle::Urgency;
 use super::{PAGE_BLOCKS, Purpose, System};
 use crate::Nanos;
 use crate::request::Op;
@@ -130,7 +131,9 @@ impl System {
         self.pump();
         let most = self.config.dirty_max();
         if self.cache.unwritten() > most {
+            self.is_full = true;
             self.wait_until(|system| system.cache.unwritten() <= most);
+            self.is_full = false;
             self.compute(self.config.processor.switch);
         }
     }
@@ -167,7 +170,9 @@ impl System {
                 _ => None,
             };
             let Some(file) = file else { return };
-            if !self.write_run(file) {
+            let is_waited = self.writeback.sync == Some(file);
+            let urgency = if is_waited { Urgency::Waited } else { Urgency::Sent };
+            if !self.throttle.admits(urgency, self.is_full) || !self.write_run(file) {
                 return;
             }
         }
@@ -221,14 +226,20 @@ impl System {
 
     /// Sends what is dirty of some pages, as far as the queue has room; one past the last that was looked at, or none
     /// if all were.
-    pub(super) fn send_range(&mut self, file: FileId, pages: Range<u64>) -> Option<u64> {
+    pub(super) fn send_range(
+        &mut self,
+        file: FileId,
+        pages: Range<u64>,
+        urgency: Urgency,
+    ) -> Option<u64> {
         let mut at = pages.start;
         while at < pages.end {
-            if self.writes_out >= self.writes_max {
-                return Some(at);
-            }
             let run = self.cache.dirty_run(file, at, self.config.request_pages());
             let Some(run) = run.filter(|run| run.start < pages.end) else { break };
+            let has_room = self.writes_out < self.writes_max;
+            if !has_room || !self.throttle.admits(urgency, self.is_full) {
+                return Some(at);
+            }
             at = self.send(file, run.start..run.end.min(pages.end)).end;
         }
         None
@@ -259,7 +270,8 @@ impl System {
         }
         let at = journal.start + self.writeback.journal_at;
         self.writeback.journal_at += blocks;
-        self.submit(Op::Write, at * PAGE_BLOCKS, blocks * PAGE_BLOCKS, Purpose::Journal);
+        let (lba, blocks) = (at * PAGE_BLOCKS, blocks * PAGE_BLOCKS);
+        self.enter(Op::Write, lba, blocks, Purpose::Journal, Urgency::Waited);
     }
 
     /// What a commit does when the last thing that it sent has ended.
@@ -268,7 +280,7 @@ impl System {
         match self.writeback.commit {
             Commit::Blocks if has_barriers => {
                 self.writeback.commit = Commit::FirstFlush;
-                self.submit(Op::Flush, 0, 0, Purpose::Flush);
+                self.enter(Op::Flush, 0, 0, Purpose::Flush, Urgency::Waited);
             }
             Commit::Blocks | Commit::FirstFlush => {
                 self.writeback.commit = Commit::Record;
@@ -290,7 +302,7 @@ impl System {
     fn flush_alone(&mut self) {
         if self.config.file_system == FileSystem::Ext4 {
             self.writeback.commit = Commit::Record;
-            self.submit(Op::Flush, 0, 0, Purpose::Flush);
+            self.enter(Op::Flush, 0, 0, Purpose::Flush, Urgency::Sent);
         }
     }
 }

@@ -175,7 +175,7 @@ const HISTORY: u64 = 1 << 12;
 /// Runs it; none if the tables do not fit on the volume.
 pub fn pgbench(system: &mut System, load: &Pgbench, seed: u64) -> Option<Ran> {
     let files = Files::new(system, load)?;
-    let log = Log::new(system, &load.server)?;
+    let log = Log::new(system, load)?;
     let mut cluster = Cluster::new(system, load, files, log, seed);
     let began = system.now();
     let end = began + load.time;
@@ -213,7 +213,7 @@ impl<'a> Cluster<'a> {
         let buffers = (load.server.shared_buffers / tables::PAGE).max(8 * load.clients as u64);
         Self {
             buffers: Buffers::new(buffers, files.pages),
-            checkpointer: Checkpointer::new(&load.server, system.now()),
+            checkpointer: Checkpointer::new(&load.server, &log, system.now()),
             clients: vec![client; load.clients.max(1)],
             locks: Locks::new(),
             cores: vec![system.now(); cores],
@@ -235,12 +235,13 @@ impl<'a> Cluster<'a> {
     /// What the server does beside its clients; false if there is nothing now.
     fn background(&mut self, system: &mut System) -> bool {
         let ended = system.take_own();
-        let mut did = !ended.is_empty();
-        for _ in ended {
-            self.log.go_on(system);
+        if !ended.is_empty() {
+            ended.iter().for_each(|_| self.log.go_on(system));
+            // Clients that waited for it go on before the log's writer looks again.
+            return true;
         }
         let waits = self.clients.iter().any(|client| matches!(client.step, Step::Flushed(_)));
-        did |= self.log.start(system, waits);
+        let mut did = self.log.start(system, waits);
         let Self { checkpointer, buffers, files, log, imaged, .. } = self;
         did |= checkpointer.go_on(system, buffers, files, log, imaged);
         did
@@ -304,7 +305,10 @@ impl<'a> Cluster<'a> {
             }
             Step::Commit => match self.load.server.synchronous_commit {
                 true => Step::Flushed(self.log.inserted()),
-                false => self.end(index, system.now()),
+                false => {
+                    self.log.commit();
+                    self.end(index, system.now())
+                }
             },
             Step::Flushed(place) if self.log.flushed() < place => return None,
             Step::Flushed(_) => self.end(index, system.now()),

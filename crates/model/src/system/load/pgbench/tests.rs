@@ -71,13 +71,34 @@ fn a_branch_takes_one_commit_at_a_time() {
 
 #[test]
 fn log_begins_checkpoints_which_cost_images() {
-    let server = Server { checkpoint_log: 16 << 20, ..off() };
+    let server = Server { checkpoint_segments: 1, ..off() };
     let (often, waits) = run(8 << 30, &load(4, server.clone()));
     assert!(waits.checkpoints > 1, "{waits:?}");
     let without = Server { full_page_writes: false, ..server };
     let (no_images, fewer) = run(8 << 30, &load(4, without));
     assert!(fewer.checkpoints < waits.checkpoints, "{fewer:?} {waits:?}");
     assert!(no_images >= often, "{no_images} {often}");
+}
+
+#[test]
+fn the_logs_writer_flushes_complete_pages_up_to_the_end_of_its_buffers() {
+    let mut system = system(1 << 30);
+    let server = Server { wal_buffers: 1 << 20, ..off() };
+    let mut log = Log::new(&mut system, &load(1, server)).unwrap();
+    let end = ((log.inserted() >> 20) + 1) << 20;
+    log.insert(1 << 20);
+    assert!(!log.start(&mut system, false), "it sleeps");
+    system.rest(Nanos(200_000_000));
+    assert!(log.start(&mut system, false));
+    assert!(!log.has_room(), "what is written is free when the flush has ended");
+    let limit = system.now() + Nanos(1_000_000_000);
+    while log.flushed() < end {
+        assert!(system.now() < limit);
+        system.next(limit);
+        system.take_own().iter().for_each(|_| log.go_on(&mut system));
+    }
+    assert_eq!(log.flushed(), end);
+    assert!(log.has_room());
 }
 
 #[test]
