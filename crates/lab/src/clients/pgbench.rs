@@ -156,8 +156,10 @@ impl Cluster<'_> {
                 ("psql", words(&[&login[..], &["--command", "CHECKPOINT", "lab"]].concat()))
             }
             Step::Load => ("pgbench", self.load(&login)),
+            // Its last checkpoint takes longer than pg_ctl's minute on a slow array.
             Step::Stop => {
-                ("pg_ctl", words(&["stop", "--wait", "--mode", "fast", "--pgdata", &data]))
+                let patience = ["stop", "--wait", "--timeout", "600", "--mode", "fast"];
+                ("pg_ctl", words(&[&patience[..], &["--pgdata", &data]].concat()))
             }
         };
         let path = self.programs.join(program).display().to_string();
