@@ -65,6 +65,9 @@ static int truncate_disk(const char *path, off_t to, struct fuse_file_info *file
 
 static void *begin(struct fuse_conn_info *connection, struct fuse_config *config) {
     connection->max_write = 1 << 20;
+    /* All that waits does so here in its turn: what the kernel would hold back would be overtaken by flushes. */
+    connection->max_background = 1024;
+    connection->congestion_threshold = 1024;
     connection->want |= connection->capable & FUSE_CAP_ASYNC_DIO;
     return NULL;
 }
