@@ -279,6 +279,8 @@ pub(crate) struct Session<'a> {
     /// Members that the operator wants replaced.
     to_go: BTreeSet<MemberId>,
     recorded: BTreeSet<usize>,
+    /// Disks that were in sync when a step of a reshape began, which may take their slots before that is on record.
+    placed: BTreeSet<usize>,
     /// Members that could not read, which may not be mended yet.
     sore: BTreeSet<MemberId>,
     /// Reads on their way that are to fail on members that do not.
@@ -391,6 +393,7 @@ impl<'a> Session<'a> {
             to_go: replaced(&configs).collect(),
             unflushed: BTreeSet::new(),
             recorded: BTreeSet::new(),
+            placed: BTreeSet::new(),
             sore: BTreeSet::new(),
             failing_reads: 0,
             proof: sync_runs::proof(plan, setup.was_forced),
@@ -443,7 +446,8 @@ impl<'a> Session<'a> {
     pub(crate) fn report(self, end: End) -> Report {
         let is_whole = !self.is_frail();
         let recovered = self.unheard.keys().map(|member| self.disk_of[usize::from(member.0)]);
-        let recovered = recovered.chain(self.placed()).collect();
+        let recovered =
+            recovered.chain(self.in_sync()).chain(self.placed.iter().copied()).collect();
         Report {
             recovered,
             end,

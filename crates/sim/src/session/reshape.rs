@@ -38,6 +38,7 @@ impl Session<'_> {
             return;
         }
         let Some(to) = self.new_geometry() else { return };
+        self.placed.extend(self.in_sync());
         let now = self.now;
         let shift = match to.data_move {
             DataMove::Moves { shift, .. } => shift,
@@ -56,12 +57,12 @@ impl Session<'_> {
     }
 
     /// Disks that are in sync, and may have been spares before a reshape.
-    pub(super) fn placed(&self) -> Vec<usize> {
+    pub(super) fn in_sync(&self) -> Vec<usize> {
         let members = (0..).map(MemberId).zip(&self.disk_of);
-        let is_placed =
+        let is_in_sync =
             |(id, _): &(MemberId, &usize)| self.supervisor().state(*id).0 == DiskState::InSync;
-        let placed = members.filter(|_| self.plan.reshape.is_some()).filter(is_placed);
-        placed.map(|(_, disk)| *disk).collect()
+        let in_sync = members.filter(|_| self.plan.reshape.is_some()).filter(is_in_sync);
+        in_sync.map(|(_, disk)| *disk).collect()
     }
 
     /// The next step on the way.
