@@ -34,7 +34,7 @@ fuzz_target!(|data: &[u8]| {
     let mut index = base.wrapping_add(u16::from(*offered));
     memory.write_obj(index, GuestAddress(available + 2)).expect("it is there");
     let disk = Disk {
-        bytes: MIB,
+        size: MIB.into(),
         block_bytes: 512 << (order[0] >> 6),
         chunk_bytes: 0,
         row_bytes: 0,
@@ -83,7 +83,7 @@ fn check(disk: &Disk, request: &Request) {
     };
     if let Some((offset, len)) = range {
         let block = u64::from(disk.block_bytes);
-        assert!(len > 0 && offset + len <= disk.bytes && (offset | len) % block == 0);
+        assert!(len > 0 && offset + len <= disk.size.bytes() && (offset | len) % block == 0);
         let writes = !matches!(request.action, Ok(Action::Read(_)));
         assert!(!(writes && disk.read_only));
     }

@@ -330,7 +330,7 @@ pub fn run(args: &Args) -> Outcome {
         return Err(failure);
     }
     export.size = array.size();
-    disk.bytes = array.bytes();
+    disk.size = array.size();
     let server = Server { args, name, dir, array, fronts };
     server.run(claim, (export, disk), new_overlay)
 }

@@ -58,7 +58,9 @@ pub use grow::{GrowBitmapError, grow_bitmap};
 pub use holes::Extent;
 pub use join::{Join, JoinError, join};
 pub use lapstrake_array::start::JournalGivenUp;
-pub use lapstrake_control::{ArrayState, BitmapPlace, Detail, MemberState, SyncRequest};
+pub use lapstrake_control::{
+    ArrayState, BitmapPlace, Detail, MemberState, SyncRequest, WantedSize,
+};
 pub use lapstrake_device::IoVec;
 pub use lapstrake_engine::RequestError;
 pub use lapstrake_engine::{STRIPE_CACHE_SIZE, STRIPE_CACHE_SIZES};

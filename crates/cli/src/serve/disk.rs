@@ -27,7 +27,7 @@ pub fn disk(parts: &Parts, read_only: bool) -> Disk {
     };
     let row = row_chunks(geometry.level(), config.layout, geometry.raid_disks()).unwrap_or(0);
     Disk {
-        bytes: parts.bytes(),
+        size: parts.bytes().into(),
         block_bytes: parts.block_bytes(),
         chunk_bytes,
         row_bytes: chunk_bytes * u64::from(row),

@@ -74,7 +74,7 @@ impl Fronts {
             self.vhost_user = Some(VhostUser::start(array.handle(), disk.clone(), listener)?);
         }
         if let Some(device) = &mut self.ublk {
-            device.start(&array.handle(), &disk, &array.size())?;
+            device.start(&array.handle(), &disk)?;
         }
         Ok(())
     }

@@ -321,3 +321,68 @@ fn a_server_is_killed_and_started_again_under_a_guest() {
     assert_eq!(restarts, 4, "{ran:?}");
     drop(server);
 }
+
+/// Waits with a mounted file system for one size after the other, and uses each disk to its end.
+const GROW_AND_SHRINK: &str = r#"
+now=$(cat /sys/block/vda/size)
+echo "has $now"
+dd if=/dev/urandom of=/tmp/end bs=64k count=1 2>/dev/null
+next() {
+    echo "next is $1"
+    while [ "$(cat /sys/block/vda/size)" = $now ]; do sleep 0.1; done
+    now=$(cat /sys/block/vda/size)
+    echo "has $now"
+}
+use_the_end() {
+    last=$((now / 128 - 1))
+    dd if=/tmp/end of=/dev/vda bs=64k seek=$last conv=notrunc,fsync 2>/dev/null &&
+        dd if=/dev/vda bs=64k skip=$last count=1 iflag=direct 2>/dev/null | cmp - /tmp/end &&
+        echo "$now to its end"
+}
+/sbin/mke2fs -q -t ext4 /dev/vda && mount -t ext4 /dev/vda /mnt || exit 1
+dd if=/dev/urandom of=/mnt/1 bs=512k count=4 2>/dev/null && sha256sum /mnt/1 >/tmp/sum || exit 1
+next 1 && use_the_end || exit 1
+next 2 && use_the_end || exit 1
+next 3
+next 4
+sha256sum -c /tmp/sum && cp /mnt/1 /mnt/2 && umount /mnt && /sbin/e2fsck -fn /dev/vda
+"#;
+
+#[test]
+fn a_guest_has_the_new_size_at_once() {
+    if !virtual_machine::available_or_say("sizes that change under a guest") {
+        return;
+    }
+    let lab = Lab::new(&[32, 32, 32, 32]);
+    let first = serve(&lab, "-l5 -c64 -z 8M", "m0 m1 m2", "");
+    let mut server = Some(first);
+    let mut wanted = vec![16 << 20];
+    let ran = virtual_machine::run_and_hear(&lab, &["disk"], GROW_AND_SHRINK, |said| {
+        let now = || lab.run("detail data --json").ok().json()["array_bytes"].as_u64().unwrap();
+        match said {
+            "next is 1" => {
+                lab.run("grow data --size max --assume-clean").ok();
+            }
+            "next is 2" => {
+                lab.run("grow data --raid-devices 4 m3").ok();
+                lab.run("wait data").ok();
+            }
+            "next is 3" => {
+                lab.run("grow data --array-size 16M").ok();
+            }
+            // What clients can use is not on record: the next server has the whole again.
+            "next is 4" => {
+                server.take().unwrap().stop();
+                server = Some(lab.serve("m0 m1 m2 m3 --vhost-user disk"));
+            }
+            _ => return,
+        }
+        wanted.push(now());
+    });
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let sectors = |line: &str| line.strip_prefix("has ")?.parse::<u64>().ok();
+    let had: Vec<u64> = ran.out.lines().filter_map(sectors).map(|count| count * 512).collect();
+    assert_eq!(had, wanted, "{ran:?}");
+    assert!(had[0] < had[1] && had[1] < had[2] && had[3] == 16 << 20 && had[4] == had[2]);
+    drop(server);
+}

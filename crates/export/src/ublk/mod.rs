@@ -135,12 +135,7 @@ impl Device {
     ///
     /// # Errors
     /// [`UblkError`].
-    pub fn start(
-        &mut self,
-        handle: &Handle,
-        disk: &Disk,
-        size: &ArraySize,
-    ) -> Result<(), UblkError> {
+    pub fn start(&mut self, handle: &Handle, disk: &Disk) -> Result<(), UblkError> {
         if handle.detail().is_some_and(|detail| detail.backend != "io_uring") {
             return Err(UblkError::Threads);
         }
@@ -150,11 +145,11 @@ impl Device {
         let character = open_when_there(Path::new(&path));
         let character = Arc::new(character.map_err(failed)?);
         if !self.is_recovered {
-            let mut params = params(disk, size.bytes(), self.info.request_bytes);
+            let mut params = params(disk, disk.size.bytes(), self.info.request_bytes);
             self.command(Code::SetParams, &mut params, 0)?;
         }
         let terms = Terms {
-            size: size.clone(),
+            size: disk.size.clone(),
             block_bytes: disk.block_bytes,
             request_bytes: self.info.request_bytes,
             read_only: disk.read_only,
@@ -169,7 +164,7 @@ impl Device {
             handle.welcome(Box::new(session));
         }
         self.character = Some(character);
-        self.attend(handle, size, tell)?;
+        self.attend(handle, &disk.size, tell)?;
         self.is_begun = true;
         // The first word is that of a queue that is refused, or of the device.
         let nobody = || Err(UblkError::Queue(io::ErrorKind::BrokenPipe.into()));
@@ -482,7 +477,7 @@ mod tests {
 
     fn disk() -> Disk {
         Disk {
-            bytes: 1 << 30,
+            size: (1 << 30).into(),
             block_bytes: 4096,
             chunk_bytes: 64 << 10,
             row_bytes: 192 << 10,

@@ -5,6 +5,7 @@
 //! under way by old terms.
 
 use super::{
+    channel::{Channel, SizeNotices},
     disk::{Disk, QUEUES_MAX},
     inflight::{Inflight, map_file},
     ring::{Place, Ring, SIZE_MAX},
@@ -68,13 +69,36 @@ pub(super) struct Backend {
     memory: Option<Arc<GuestMemoryMmap>>,
     inflight: Option<Inflight>,
     queues: Vec<Queue>,
+    /// What the request that is handled now brings.
+    offered: Option<Channel>,
+    notices: SizeNotices,
 }
 
 impl Backend {
     pub(super) fn new(handle: Handle, disk: Arc<Disk>) -> Self {
         let queues = (0..QUEUES_MAX).map(|_| Queue::default()).collect();
-        let (regions, memory, inflight) = (Vec::new(), None, None);
-        Self { handle, disk, features: 0, regions, memory, inflight, queues }
+        Self {
+            handle,
+            disk,
+            features: 0,
+            regions: Vec::new(),
+            memory: None,
+            inflight: None,
+            queues,
+            offered: None,
+            notices: SizeNotices::default(),
+        }
+    }
+
+    /// The next request brings this.
+    pub(super) fn offer(&mut self, channel: Option<Channel>) {
+        self.offered = channel;
+    }
+
+    /// Tells the client if the disk's size is not what it has read.
+    pub(super) fn look_at_size(&mut self) {
+        let is_running = self.queues.iter().any(|queue| queue.running.is_some());
+        self.notices.look(self.disk.size.bytes(), is_running);
     }
 
     /// Stops all queues: what is under way is answered first.
@@ -298,6 +322,7 @@ impl VhostUserBackendReqHandlerMut for Backend {
     fn get_protocol_features(&mut self) -> Result<VhostUserProtocolFeatures> {
         Ok(VhostUserProtocolFeatures::MQ
             | VhostUserProtocolFeatures::CONFIG
+            | VhostUserProtocolFeatures::BACKEND_REQ
             | VhostUserProtocolFeatures::CONFIGURE_MEM_SLOTS
             | VhostUserProtocolFeatures::INFLIGHT_SHMFD)
     }
@@ -315,7 +340,18 @@ impl VhostUserBackendReqHandlerMut for Backend {
     }
 
     fn get_config(&mut self, offset: u32, size: u32, _: VhostUserConfigFlags) -> Result<Vec<u8>> {
-        Ok(self.disk.config(offset as usize, size as usize))
+        let bytes = self.disk.size.bytes();
+        // The size comes first.
+        if offset == 0 && size as usize >= size_of_val(&bytes) {
+            self.notices.was_read(bytes);
+        }
+        Ok(self.disk.config(bytes, offset as usize, size as usize))
+    }
+
+    fn set_backend_req_fd(&mut self, _: vhost::vhost_user::Backend) {
+        if let Some(channel) = self.offered.take() {
+            self.notices.open(channel);
+        }
     }
 
     fn set_config(&mut self, _: u32, _: &[u8], _: VhostUserConfigFlags) -> Result<()> {

@@ -1,5 +1,6 @@
 //! The array as a virtio-blk device: its features and its configuration space (virtio 1.2, 5.2).
 
+use lapstrake_host::ArraySize;
 use virtio_bindings::{
     virtio_blk::*,
     virtio_config::VIRTIO_F_VERSION_1,
@@ -23,8 +24,8 @@ pub const SERIAL_BYTES: usize = 20;
 /// What a client is told of the array, and what its requests are held against.
 #[derive(Clone, Debug)]
 pub struct Disk {
-    /// Its size.
-    pub bytes: u64,
+    /// Its size, which may change.
+    pub size: ArraySize,
     /// Requests start at and are multiples of so many bytes: a power of two, 512 or more.
     pub block_bytes: u32,
     /// A chunk: less than that is not worth a request (`minimum_io_size`); 0: nothing is known.
@@ -59,19 +60,19 @@ impl Disk {
         bits.iter().chain(own).fold(0, |set, bit| set | 1 << bit)
     }
 
-    /// `len` bytes of the configuration space at `offset`; zeroes behind its end.
-    pub(super) fn config(&self, offset: usize, len: usize) -> Vec<u8> {
-        let space = self.space();
+    /// `len` bytes of the configuration space at `offset`, of a disk of so many bytes; zeroes behind its end.
+    pub(super) fn config(&self, bytes: u64, offset: usize, len: usize) -> Vec<u8> {
+        let space = self.space(bytes);
         let byte = |at| space.get(at).copied().unwrap_or(0);
         (offset..offset.saturating_add(len)).map(byte).collect()
     }
 
-    fn space(&self) -> [u8; CONFIG_BYTES] {
+    fn space(&self, bytes: u64) -> [u8; CONFIG_BYTES] {
         let mut space = [0; CONFIG_BYTES];
         let mut put = |at: usize, bytes: &[u8]| space[at..at + bytes.len()].copy_from_slice(bytes);
         let block = u64::from(self.block_bytes);
         let alignment = self.block_bytes / SECTOR as u32;
-        put(0, &(self.bytes / SECTOR).to_le_bytes());
+        put(0, &(bytes / SECTOR).to_le_bytes());
         put(12, &(SEGMENTS_MAX as u32).to_le_bytes());
         put(20, &self.block_bytes.to_le_bytes());
         // In logical blocks; one that does not fit is not told.
@@ -92,10 +93,14 @@ impl Disk {
     }
 }
 
+/// Of [`disk`].
+#[cfg(test)]
+pub(super) const BYTES: u64 = 1 << 20;
+
 #[cfg(test)]
 pub(super) fn disk() -> Disk {
     Disk {
-        bytes: 1 << 20,
+        size: BYTES.into(),
         block_bytes: 512,
         chunk_bytes: 64 << 10,
         row_bytes: 192 << 10,
@@ -116,7 +121,7 @@ mod tests {
     #[test]
     fn the_configuration_space_has_the_offsets_of_the_specification() {
         let disk = Disk { block_bytes: 4096, ..disk() };
-        let space = disk.config(0, CONFIG_BYTES);
+        let space = disk.config(BYTES, 0, CONFIG_BYTES);
         assert_eq!(u64::from_le_bytes(space[..8].try_into().unwrap()), 2048);
         assert_eq!((u32_at(&space, 12), u32_at(&space, 20)), (126, 4096));
         assert_eq!(
@@ -132,11 +137,11 @@ mod tests {
     #[test]
     fn any_part_of_it_can_be_asked_for() {
         let disk = disk();
-        let whole = disk.config(0, 256);
+        let whole = disk.config(BYTES, 0, 256);
         assert_eq!(whole.len(), 256);
-        assert_eq!(disk.config(20, 4), whole[20..24]);
-        assert_eq!(disk.config(58, 4), [0; 4]);
-        assert_eq!(disk.config(usize::MAX - 1, 4), [0], "an end beyond numbers is cut off");
+        assert_eq!(disk.config(BYTES, 20, 4), whole[20..24]);
+        assert_eq!(disk.config(BYTES, 58, 4), [0; 4]);
+        assert_eq!(disk.config(BYTES, usize::MAX - 1, 4), [0], "an end beyond numbers is cut off");
     }
 
     #[test]
@@ -148,12 +153,12 @@ mod tests {
             changed,
             1 << VIRTIO_BLK_F_RO | 1 << VIRTIO_BLK_F_DISCARD | 1 << VIRTIO_BLK_F_WRITE_ZEROES
         );
-        assert_eq!(u32_at(&ro.config(0, 60), 36), 0);
+        assert_eq!(u32_at(&ro.config(BYTES, 0, 60), 36), 0);
     }
 
     #[test]
     fn a_chunk_too_large_for_the_field_is_not_told() {
         let disk = Disk { chunk_bytes: 32 << 20, ..disk() };
-        assert_eq!(disk.config(26, 2), [0, 0]);
+        assert_eq!(disk.config(BYTES, 26, 2), [0, 0]);
     }
 }

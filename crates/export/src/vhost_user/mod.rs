@@ -2,6 +2,7 @@
 //! shares with us. No kernel driver of the host takes part, and no byte goes through a socket.
 //!
 //! - A thread accepts one client after the other and speaks with it about terms (`backend`); requests do not pass it.
+//!   It looks at the array's size each second, and tells the client of a new one (`channel`).
 //! - Each queue of a client is a session on a shard (`session`), which takes requests out of its ring (`ring`, `request`).
 //! - What is under way is on record in memory that the client holds (`inflight`), so that a server that was killed can be
 //!   started again under a running guest.
@@ -10,6 +11,7 @@
 //!   is, and a server that touches it would end by a signal.
 
 mod backend;
+mod channel;
 mod disk;
 pub mod inflight;
 pub mod request;
@@ -19,6 +21,7 @@ mod session;
 pub use disk::{Disk, SERIAL_BYTES};
 
 use backend::Backend;
+use channel::Channel;
 use lapstrake_host::Handle;
 use std::{
     io,
@@ -27,11 +30,15 @@ use std::{
         fd::AsRawFd,
         unix::net::{UnixListener, UnixStream},
     },
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread::JoinHandle,
+    time::Duration,
 };
 use tracing::{info, warn};
 use vhost::vhost_user::{BackendReqHandler, Error};
+
+/// How often the array's size is looked at.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// What becomes known of the client that is there.
 #[derive(Default)]
@@ -117,14 +124,8 @@ fn hang_up(door: &Mutex<Door>) {
 fn serve(client: UnixStream, handle: &Handle, disk: &Arc<Disk>) {
     info!("a vhost-user client has come");
     let backend = Arc::new(Mutex::new(Backend::new(handle.clone(), disk.clone())));
-    let mut requests = BackendReqHandler::from_stream(client, backend.clone());
-    let end = loop {
-        match requests.handle_request() {
-            Ok(()) | Err(Error::SocketRetry(_)) => {}
-            Err(error) => break error,
-        }
-    };
-    backend.lock().unwrap_or_else(PoisonError::into_inner).stop();
+    let end = talk(client, &backend);
+    locked(&backend).stop();
     match end {
         Error::Disconnected => info!("the vhost-user client has gone"),
         Error::PartialMessage | Error::SocketBroken(_) => {
@@ -132,4 +133,34 @@ fn serve(client: UnixStream, handle: &Handle, disk: &Arc<Disk>) {
         }
         error => warn!("the vhost-user client was cut off: {error}; another can connect"),
     }
+}
+
+/// Does what a client asks for, and tells it of the disk's size; why that has ended.
+fn talk(client: UnixStream, backend: &Arc<Mutex<Backend>>) -> Error {
+    let socket = match client.try_clone() {
+        Ok(socket) => socket,
+        Err(error) => return Error::ReqHandlerError(error),
+    };
+    let mut requests = BackendReqHandler::from_stream(client, backend.clone());
+    loop {
+        if has_come(&socket, LOOK) {
+            locked(backend).offer(Channel::offered(&socket));
+            match requests.handle_request() {
+                Ok(()) | Err(Error::SocketRetry(_)) => {}
+                Err(error) => return error,
+            }
+        }
+        locked(backend).look_at_size();
+    }
+}
+
+fn locked(backend: &Mutex<Backend>) -> MutexGuard<'_, Backend> {
+    backend.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether there is something to read, or an end; waits for that, but no longer.
+fn has_come(socket: &UnixStream, patience: Duration) -> bool {
+    let mut poll = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one entry, which is alive.
+    unsafe { libc::poll(&raw mut poll, 1, patience.as_millis() as i32) != 0 }
 }

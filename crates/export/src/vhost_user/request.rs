@@ -318,7 +318,7 @@ fn within(disk: &Disk, sector: u64, len: usize) -> Result<(u64, u64), Status> {
 /// Bytes of the disk, if they are within it and whole blocks.
 fn in_disk(disk: &Disk, sector: u64, len: u64) -> Result<(u64, u64), Status> {
     let offset = sector.checked_mul(SECTOR).ok_or(Status::IoError)?;
-    let is_within = offset.checked_add(len).is_some_and(|end| end <= disk.bytes);
+    let is_within = offset.checked_add(len).is_some_and(|end| end <= disk.size.bytes());
     let is_whole = (offset | len) & (u64::from(disk.block_bytes) - 1) == 0;
     if is_within && is_whole { Ok((offset, len)) } else { Err(Status::IoError) }
 }

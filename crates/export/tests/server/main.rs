@@ -6,3 +6,4 @@ mod hostile;
 mod overlay;
 mod states;
 mod support;
+mod vhost_user;
