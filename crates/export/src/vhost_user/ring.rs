@@ -390,6 +390,28 @@ mod tests {
     }
 
     #[test]
+    fn notices_go_both_ways_when_the_other_has_asked_for_them() {
+        const USED_EVENT: u64 = AVAILABLE + 4 + 2 * SIZE as u64;
+        const AVAILABLE_EVENT: u64 = USED + 4 + 8 * SIZE as u64;
+        let mut guest = Guest::new();
+        guest.describe(0, FLUSH, 16, NEXT, 1);
+        guest.describe(1, STATUS, 1, WRITABLE, 0);
+        let mut ring = guest.ring(None);
+        guest.memory.write_obj(1u16, GuestAddress(USED_EVENT)).unwrap();
+        for (count, wants) in [(1, false), (2, true), (3, false)] {
+            guest.offer(0);
+            assert!(ring.await_more().unwrap(), "it has come before it was awaited");
+            let request = ring.take(&disk()).unwrap().unwrap();
+            assert!(!ring.await_more().unwrap());
+            let awaited: u16 = guest.memory.read_obj(GuestAddress(AVAILABLE_EVENT)).unwrap();
+            assert_eq!(awaited, count);
+            ring.give(&request, Status::Ok).unwrap();
+            assert_eq!(ring.wants_notice().unwrap(), wants, "it asked for the second");
+            assert!(!ring.wants_notice().unwrap(), "once");
+        }
+    }
+
+    #[test]
     fn a_ring_lies_in_the_guests_memory() {
         let guest = Guest::new();
         let good =

@@ -1,10 +1,11 @@
-//! Promise: a machine that has the array as its disk hears of another size, and can use just that from then on. The
-//! monitor is the front end of vhost's own; a ring of one request at a time is the guest.
+//! Promise: a machine that has the array as its disk hears of another size, and can use just that from then on; also one
+//! whose driver knows little is served rightly. The monitor is the front end of vhost's own; a ring of one request at a
+//! time is the guest.
 
 use crate::support::{BOUND, MIB, Rig, Server, until};
 use lapstrake_export::vhost_user::{Disk, SERIAL_BYTES, VhostUser};
 use lapstrake_geometry::Level;
-use lapstrake_host::{Command, ResizeWish, WantedSize};
+use lapstrake_host::{Command, MemberState, ResizeWish, WantedSize};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixListener;
@@ -19,6 +20,8 @@ use vhost::vhost_user::{
     Frontend, FrontendReqHandler, VhostUserFrontend, VhostUserFrontendReqHandler,
 };
 use vhost::{VhostBackend, VhostUserMemoryRegionInfo, VringConfigData};
+use virtio_bindings::virtio_blk::VIRTIO_BLK_F_FLUSH;
+use virtio_bindings::virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRECT_DESC};
 use vm_memory::{Bytes, FileOffset, GuestAddress, GuestMemoryBackend, GuestMemoryMmap};
 use vmm_sys_util::eventfd::EventFd;
 
@@ -31,6 +34,8 @@ const DATA: u64 = 0x2000;
 const STATUS: u64 = 0x3000;
 const NEXT: u16 = 1;
 const WRITABLE: u16 = 2;
+const READ: u32 = 0;
+const WRITE_ZEROES: u32 = 13;
 const IO_ERROR: u8 = 1;
 
 /// Counts what the monitor is told.
@@ -55,10 +60,12 @@ struct Monitor {
 }
 
 impl Monitor {
-    /// Comes, and has not read how large its disk is.
-    fn connect(socket: &PathBuf) -> Self {
+    /// Comes with a driver that does without these features, and has not read how large its disk is.
+    fn connect(socket: &PathBuf, without: u64) -> Self {
         let mut socket = Frontend::connect(socket, 1).expect("is let in");
-        let features = socket.get_features().expect("features");
+        let offered = socket.get_features().expect("features");
+        assert_eq!(offered & without, without);
+        let features = offered & !without;
         socket.set_owner().expect("is well");
         // With the offer of features of the protocol, which guests know nothing of.
         socket.set_features(features).expect("is well");
@@ -124,6 +131,18 @@ impl Monitor {
 
     /// How a read of the block before this byte ends.
     fn read_before(&mut self, end: u64) -> u8 {
+        self.request(READ, end / 512 - 1, WRITABLE, 512)
+    }
+
+    /// How zeroes for the first block end.
+    fn zero(&mut self) -> u8 {
+        self.memory.write_obj(0u64, GuestAddress(DATA)).expect("memory");
+        self.memory.write_obj(1u64, GuestAddress(DATA + 8)).expect("memory");
+        self.request(WRITE_ZEROES, 0, 0, 16)
+    }
+
+    /// How a request ends that has so many bytes of data.
+    fn request(&mut self, kind: u32, sector: u64, flags: u16, len: u32) -> u8 {
         let describe = |nth: u64, at: u64, len: u32, flags: u16, next: u16| {
             self.memory.write_obj(at, GuestAddress(nth * 16)).expect("memory");
             self.memory.write_obj(len, GuestAddress(nth * 16 + 8)).expect("memory");
@@ -131,9 +150,10 @@ impl Monitor {
             self.memory.write_obj(next, GuestAddress(nth * 16 + 14)).expect("memory");
         };
         describe(0, HEADER, 16, NEXT, 1);
-        describe(1, DATA, 512, NEXT | WRITABLE, 2);
+        describe(1, DATA, len, NEXT | flags, 2);
         describe(2, STATUS, 1, WRITABLE, 0);
-        self.memory.write_obj(end / 512 - 1, GuestAddress(HEADER + 8)).expect("memory");
+        self.memory.write_obj(kind, GuestAddress(HEADER)).expect("memory");
+        self.memory.write_obj(sector, GuestAddress(HEADER + 8)).expect("memory");
         self.memory.write_obj(u8::MAX, GuestAddress(STATUS)).expect("memory");
         self.offered += 1;
         self.memory.write_obj(self.offered, GuestAddress(AVAILABLE + 2)).expect("memory");
@@ -146,9 +166,9 @@ impl Monitor {
     }
 }
 
-/// An array as a disk, at this socket.
-fn serve() -> (Server, VhostUser, PathBuf) {
-    let server = Rig::new(Level::Raid1, 2).serve();
+/// A mirror as a disk, at this socket; with faults of its members.
+fn serve(faults: &str) -> (Server, VhostUser, PathBuf) {
+    let server = Rig { faults: faults.into(), ..Rig::new(Level::Raid1, 2) }.serve();
     let disk = Disk {
         size: server.array().size(),
         block_bytes: 512,
@@ -171,9 +191,9 @@ fn resize(server: &Server, size: WantedSize) {
 
 #[test]
 fn a_machine_hears_of_another_size_and_can_use_just_that() {
-    let (mut server, door, socket) = serve();
+    let (mut server, door, socket) = serve("");
     let whole = server.bytes();
-    let mut monitor = Monitor::connect(&socket);
+    let mut monitor = Monitor::connect(&socket, 0);
     assert_eq!(monitor.bytes(), whole);
     monitor.start();
     assert_eq!(monitor.read_before(whole), 0);
@@ -195,15 +215,42 @@ fn a_machine_hears_of_another_size_and_can_use_just_that() {
 
 #[test]
 fn a_monitor_that_has_not_read_the_size_is_told_when_its_machine_starts() {
-    let (mut server, door, socket) = serve();
+    let (mut server, door, socket) = serve("");
     for round in 1..4 {
         // It goes with what it was told unread.
-        let mut monitor = Monitor::connect(&socket);
+        let mut monitor = Monitor::connect(&socket, 0);
         resize(&server, WantedSize::Bytes(round * MIB));
         monitor.start();
         monitor.hear();
         assert_eq!(monitor.bytes(), round * MIB);
         resize(&server, WantedSize::Max);
+    }
+    drop(door);
+    assert!(server.stop());
+}
+
+#[test]
+fn what_a_driver_that_cannot_flush_is_answered_is_stable() {
+    for (without, is_stable) in [(0, false), (1 << VIRTIO_BLK_F_FLUSH, true)] {
+        let (mut server, door, socket) = serve("member=1,op=flush,errno=EIO");
+        let mut monitor = Monitor::connect(&socket, without);
+        monitor.start();
+        assert_eq!(monitor.zero(), 0);
+        let failed = |server: &Server| server.detail().members[1].state != MemberState::InSync;
+        assert_eq!(failed(&server), is_stable, "a member that cannot flush fails at the first");
+        drop((monitor, door));
+        server.stop();
+    }
+}
+
+#[test]
+fn a_driver_that_knows_no_event_index_and_no_indirect_descriptors_is_served() {
+    let (mut server, door, socket) = serve("");
+    let without = 1 << VIRTIO_RING_F_EVENT_IDX | 1 << VIRTIO_RING_F_INDIRECT_DESC;
+    let mut monitor = Monitor::connect(&socket, without);
+    monitor.start();
+    for nth in 1..10 {
+        assert_eq!(monitor.read_before(nth * 512), 0);
     }
     drop(door);
     assert!(server.stop());
