@@ -6,7 +6,7 @@
 //! - Each queue of a client is a session on a shard (`session`), which takes requests out of its ring (`ring`, `request`).
 //! - What is under way is on record in memory that the client holds (`inflight`), so that a server that was killed can be
 //!   started again under a running guest.
-//! - Rings are split ones: virtio-queue, which reads them, has no packed ones.
+//! - Rings are split ones: virtio-queue, which reads them, has no packed ones, and none are offered.
 //! - A guest is not trusted. Its monitor, which has the socket, is: it could cut off the file that the guest's memory
 //!   is, and a server that touches it would end by a signal.
 

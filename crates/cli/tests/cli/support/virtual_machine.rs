@@ -63,9 +63,11 @@ fn command(lab: &Lab, sockets: &[&str]) -> Command {
         .arg(guest().join("linux"))
         .args(["-initrd", "initrd", "-append", "console=ttyS0 quiet panic=-1"]);
     for (nth, socket) in sockets.iter().enumerate() {
+        // It asks for packed rings, and gets split ones.
+        let device = format!("vhost-user-blk-pci,chardev=c{nth},num-queues=2,packed=on");
         command
             .args(["-chardev", &format!("socket,id=c{nth},path={socket},reconnect=1")])
-            .args(["-device", &format!("vhost-user-blk-pci,chardev=c{nth},num-queues=2")]);
+            .args(["-device", &device]);
     }
     command
 }
