@@ -40,7 +40,7 @@ fuzz_target!(|data: &[u8]| {
         row_bytes: 0,
         read_only: order[0] & 2 != 0,
         serial: [7; SERIAL_BYTES],
-        lends: false,
+        lending: false.into(),
     };
     let mut ring = Ring::new(&place, memory.clone(), None).expect("it lies in the memory");
     let mut running = Vec::new();

@@ -330,7 +330,7 @@ pub fn run(args: &Args) -> Outcome {
         return Err(failure);
     }
     export.size = array.size();
-    disk.size = array.size();
+    (disk.size, disk.lending) = (array.size(), array.lending());
     let server = Server { args, name, dir, array, fronts };
     server.run(claim, (export, disk), new_overlay)
 }

@@ -12,6 +12,7 @@ use crate::{
     client::Client,
     command_error::CommandError,
     coordinator::{CLIENTS_MAX, CoordinatorRuntime, settings::SpeedError},
+    lending::Lending,
     memory::{Memory, Sizes},
     message::{Address, Answer, Command, Deleted, Greeter, Message, Peer},
     open::JOURNAL_NEXT,
@@ -85,6 +86,12 @@ impl Parts {
     #[must_use]
     pub fn is_dirty_with_logs(&self) -> bool {
         self.plan.assembly.resync_from.is_some() && self.plan.log_signature().is_some()
+    }
+
+    /// Whether no redundancy is computed, and none will be.
+    fn is_plain(&self) -> bool {
+        let is_plain = matches!(self.plan.geometry, Geometry::Linear(_) | Geometry::Raid0(_));
+        is_plain && self.after.is_none()
     }
 
     /// Bytes that clients can use: the array's, in whole blocks. During a reshape it has the smaller of both sizes.
@@ -269,6 +276,7 @@ pub(crate) struct Facts {
     pub members: Vec<MemberFact>,
     /// What clients can use now.
     pub size: ArraySize,
+    pub lending: Lending,
     /// Clients see a part of the array in its place.
     pub shows_part: OnceLock<PartDetail>,
     pub detail: Detail,
@@ -413,6 +421,12 @@ impl Array {
         self.facts.size.clone()
     }
 
+    /// Whether others may change a request's memory.
+    #[must_use]
+    pub fn lending(&self) -> Lending {
+        self.facts.lending.clone()
+    }
+
     /// Shows clients a part of the array in its place, such as "partition 2". Requests by [`ArrayIo`] are of the array
     /// all the same. To be called before there are clients.
     ///
@@ -429,6 +443,8 @@ impl Array {
             return Err(ViewError::Unaligned { block });
         }
         self.facts.size.set(part.bytes());
+        // Of requests that the part cuts, pieces begin when others have ended.
+        self.facts.lending.end();
         let detail = PartDetail { name: name.to_owned(), bytes: part.bytes() };
         self.facts.shows_part.set(detail).expect("it is called once");
         let part = Arc::new(part);

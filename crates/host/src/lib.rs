@@ -24,6 +24,7 @@ mod grow;
 mod holes;
 mod join;
 mod last_resort;
+mod lending;
 mod memory;
 mod message;
 mod open;
@@ -65,6 +66,7 @@ pub use lapstrake_device::IoVec;
 pub use lapstrake_engine::RequestError;
 pub use lapstrake_engine::{STRIPE_CACHE_SIZE, STRIPE_CACHE_SIZES};
 pub use last_resort::{Recorded, recorded};
+pub use lending::Lending;
 pub use message::{
     Answer, BitmapWish, Command, Deleted, Greeter, ReshapeWish, ResizeWish, Settings,
 };

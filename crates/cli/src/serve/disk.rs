@@ -16,7 +16,7 @@ pub fn disks<'a>(args: &'a Args, opened: &Opened) -> Disks<'a> {
     }
 }
 
-/// What a client is told.
+/// What a client is told, before the array has started: then it says how large it is, and whether it takes lent memory.
 pub fn disk(parts: &Parts, read_only: bool) -> Disk {
     let (geometry, config) = (&parts.plan.geometry, &parts.plan.assembly.config);
     let chunk_bytes = match geometry {
@@ -33,7 +33,7 @@ pub fn disk(parts: &Parts, read_only: bool) -> Disk {
         row_bytes: chunk_bytes * u64::from(row),
         read_only,
         serial: serial(parts.plan.members[0].superblock().set_uuid()),
-        lends: matches!(geometry, Geometry::Linear(_) | Geometry::Raid0(_)),
+        lending: false.into(),
     }
 }
 

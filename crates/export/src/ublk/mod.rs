@@ -483,7 +483,7 @@ mod tests {
             row_bytes: 192 << 10,
             read_only: false,
             serial: [0; 20],
-            lends: false,
+            lending: false.into(),
         }
     }
 

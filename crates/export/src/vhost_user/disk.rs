@@ -1,6 +1,6 @@
 //! The array as a virtio-blk device: its features and its configuration space (virtio 1.2, 5.2).
 
-use lapstrake_host::ArraySize;
+use lapstrake_host::{ArraySize, Lending};
 use virtio_bindings::{
     virtio_blk::*,
     virtio_config::VIRTIO_F_VERSION_1,
@@ -36,10 +36,8 @@ pub struct Disk {
     pub read_only: bool,
     /// What the guest sees as its serial number, padded with zeroes.
     pub serial: [u8; SERIAL_BYTES],
-    /// Members can be read into and written from the guest's memory. Not where redundancy is computed of what is
-    /// written, or what was read may be written again: the guest can change its memory at any time, and data and
-    /// parity, or two copies, would differ.
-    pub lends: bool,
+    /// Whether members are read into and written from the guest's memory, which it can change at any time.
+    pub lending: Lending,
 }
 
 impl Disk {
@@ -106,7 +104,7 @@ pub(super) fn disk() -> Disk {
         row_bytes: 192 << 10,
         read_only: false,
         serial: *b"0123456789abcdef0123",
-        lends: true,
+        lending: true.into(),
     }
 }
 

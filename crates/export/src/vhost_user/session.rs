@@ -2,7 +2,7 @@
 //!
 //! The loop is the shard's: when the guest notifies, all that its ring offers is taken and sent to the array; answers go
 //! into the ring as they come, and the guest is notified once for those of a turn. A read's or a write's memory is the
-//! guest's own where [`Disk::lends`] says so and it is one run from a page on; else a buffer of the shard's pool, and one
+//! guest's own where [`Disk::lending`] says so and it is one run from a page on; else a buffer of the shard's pool, and one
 //! copy.
 //!
 //! Invariants:
@@ -191,7 +191,7 @@ impl QueueSession {
         let (Ok(Action::Read(_)) | Ok(Action::Write(_))) = request.action else {
             return Some((None, false));
         };
-        if let Some(start) = data.one_run().filter(|_| self.disk.lends) {
+        if let Some(start) = data.one_run().filter(|_| self.disk.lending.is_allowed()) {
             // SAFETY: a page's start, and the ring keeps it mapped until the session is dropped, which is after the last
             // answer. The guest may change it meanwhile; at the levels that lend nothing is computed of it.
             return Some((Some(unsafe { cx.lend(start) }), false));

@@ -5,7 +5,7 @@
 use crate::support::{BOUND, MIB, Rig, Server, until};
 use lapstrake_export::vhost_user::{Disk, SERIAL_BYTES, VhostUser};
 use lapstrake_geometry::Level;
-use lapstrake_host::{Command, MemberState, ResizeWish, WantedSize};
+use lapstrake_host::{Command, MemberState, ReshapeWish, ResizeWish, WantedSize};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixListener;
@@ -29,12 +29,15 @@ const MEMORY: usize = 64 << 10;
 const RING: u16 = 4;
 const AVAILABLE: u64 = 64;
 const USED: u64 = 80;
+const AVAILABLE_EVENT: u64 = USED + 4 + 8 * RING as u64;
+const PAGE: usize = 4096;
 const HEADER: u64 = 0x1000;
 const DATA: u64 = 0x2000;
 const STATUS: u64 = 0x3000;
 const NEXT: u16 = 1;
 const WRITABLE: u16 = 2;
 const READ: u32 = 0;
+const WRITE: u32 = 1;
 const WRITE_ZEROES: u32 = 13;
 const IO_ERROR: u8 = 1;
 
@@ -141,8 +144,31 @@ impl Monitor {
         self.request(WRITE_ZEROES, 0, 0, 16)
     }
 
+    /// What the first page holds, of which the guest changed the memory while it was being written.
+    fn write_and_change(&mut self) -> u8 {
+        let fill = |monitor: &Self, byte| {
+            monitor.memory.write_slice(&[byte; PAGE], GuestAddress(DATA)).expect("memory");
+        };
+        fill(self, 1);
+        self.send(WRITE, 0, 0, PAGE as u32);
+        // A notification is asked for when all that was offered is taken.
+        let awaited = |memory: &GuestMemoryMmap| -> u16 {
+            memory.load(GuestAddress(AVAILABLE_EVENT), Ordering::Acquire).expect("memory")
+        };
+        until("it is taken", || awaited(&self.memory) == self.offered);
+        fill(self, 2);
+        assert_eq!(self.answer(), 0);
+        assert_eq!(self.request(READ, 0, WRITABLE, PAGE as u32), 0);
+        self.memory.read_obj(GuestAddress(DATA)).expect("memory")
+    }
+
     /// How a request ends that has so many bytes of data.
     fn request(&mut self, kind: u32, sector: u64, flags: u16, len: u32) -> u8 {
+        self.send(kind, sector, flags, len);
+        self.answer()
+    }
+
+    fn send(&mut self, kind: u32, sector: u64, flags: u16, len: u32) {
         let describe = |nth: u64, at: u64, len: u32, flags: u16, next: u16| {
             self.memory.write_obj(at, GuestAddress(nth * 16)).expect("memory");
             self.memory.write_obj(len, GuestAddress(nth * 16 + 8)).expect("memory");
@@ -158,6 +184,9 @@ impl Monitor {
         self.offered += 1;
         self.memory.write_obj(self.offered, GuestAddress(AVAILABLE + 2)).expect("memory");
         self.kick.write(1).expect("is well");
+    }
+
+    fn answer(&mut self) -> u8 {
         let used = |memory: &GuestMemoryMmap| -> u16 {
             memory.load(GuestAddress(USED + 2), Ordering::Acquire).expect("memory")
         };
@@ -168,7 +197,10 @@ impl Monitor {
 
 /// A mirror as a disk, at this socket; with faults of its members.
 fn serve(faults: &str) -> (Server, VhostUser, PathBuf) {
-    let server = Rig { faults: faults.into(), ..Rig::new(Level::Raid1, 2) }.serve();
+    as_disk(Rig { faults: faults.into(), ..Rig::new(Level::Raid1, 2) }.serve())
+}
+
+fn as_disk(server: Server) -> (Server, VhostUser, PathBuf) {
     let disk = Disk {
         size: server.array().size(),
         block_bytes: 512,
@@ -176,7 +208,7 @@ fn serve(faults: &str) -> (Server, VhostUser, PathBuf) {
         row_bytes: 0,
         read_only: false,
         serial: [b'x'; SERIAL_BYTES],
-        lends: false,
+        lending: server.array().lending(),
     };
     let socket = server.dir.path().join("disk");
     let listener = UnixListener::bind(&socket).expect("a socket");
@@ -185,8 +217,11 @@ fn serve(faults: &str) -> (Server, VhostUser, PathBuf) {
 }
 
 fn resize(server: &Server, size: WantedSize) {
-    let command = Command::Resize(ResizeWish::Usable(size));
-    server.array().handle().command(command).expect("it can");
+    change(server, ResizeWish::Usable(size));
+}
+
+fn change(server: &Server, wish: ResizeWish) {
+    server.array().handle().command(Command::Resize(wish)).expect("it can");
 }
 
 #[test]
@@ -254,4 +289,21 @@ fn a_driver_that_knows_no_event_index_and_no_indirect_descriptors_is_served() {
     }
     drop(door);
     assert!(server.stop());
+}
+
+/// What would be lost: where redundancy is computed, blocks that are reconstructed from a stripe whose parity is of other data
+/// than was written.
+#[test]
+fn a_guests_own_memory_is_used_only_until_the_array_gets_another_geometry() {
+    let faults = "member=0,op=write,range=1M+4K,delay=1s".into();
+    let rig = Rig { shards: 2, faults, ..Rig::new(Level::Raid0, 2) };
+    let (mut server, door, socket) = as_disk(rig.serve());
+    let mut monitor = Monitor::connect(&socket, 0);
+    monitor.start();
+    assert_eq!(monitor.write_and_change(), 2, "what is written is the guest's own memory");
+    let chunk = Some(32 << 10);
+    change(&server, ResizeWish::Reshape(ReshapeWish { chunk, ..ReshapeWish::default() }));
+    assert_eq!(monitor.write_and_change(), 1, "or a copy");
+    drop(door);
+    server.stop();
 }

@@ -174,6 +174,7 @@ pub(super) fn facts(
         geometry: plan.geometry.clone(),
         members: plan.members.iter().map(|member| of(&member.device)).collect(),
         size: parts.bytes().into(),
+        lending: parts.is_plain().into(),
         shows_part: OnceLock::new(),
         detail,
         takes_long_commands,

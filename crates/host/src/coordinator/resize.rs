@@ -69,6 +69,9 @@ impl CoordinatorRuntime {
         if matches!(change, Change::Geometry(_, Some(_))) {
             self.check_way(runtime, wish)?;
         }
+        if matches!(change, Change::Geometry(..)) {
+            self.end_lending()?;
+        }
         let now = runtime.now();
         match &change {
             Change::Shape(shape) => self.resize_caches_for(runtime, &shape.geometry),
@@ -92,6 +95,19 @@ impl CoordinatorRuntime {
             Some(false) => Err(ResizeError::Busy.into()),
             begun => Ok(begun.is_some()),
         }
+    }
+
+    /// Clients lend no memory any more that others change. A shard gets another geometry only while all pause, with nothing
+    /// under way of what came before, so what is lent has ended by then; but not what waits in a pause that has begun.
+    fn end_lending(&self) -> Result<(), ResizeError> {
+        if !self.facts.lending.is_allowed() {
+            return Ok(());
+        }
+        if self.coordinator.is_redealing() {
+            return Err(ResizeError::Busy);
+        }
+        self.facts.lending.end();
+        Ok(())
     }
 
     /// A check of a mirror reads all copies at once, an operation on a stripe has pages of each member.

@@ -315,7 +315,7 @@ pub enum ResizeError {
     IsChanging,
     /// Something began just now.
     #[error(
-        "a member, a sync action or the bitmap changed just now; nothing was changed; ask again"
+        "a member, a client, a sync action or the bitmap changed just now; nothing was changed; ask again"
     )]
     Busy,
     /// Superblocks can no longer be written.
