@@ -368,7 +368,8 @@ impl NbdSession {
                 break;
             }
         }
-        if let Some(output) = tls.output() {
+        let output = tls.output().map(|out| IoVec::new(out.as_ptr().cast_mut(), out.len()));
+        if let Some(output) = output {
             self.sending = true;
             if !std::mem::replace(&mut self.flowing, true) {
                 self.outward = Pace::new();
@@ -418,7 +419,8 @@ impl NbdSession {
             Want::Bytes | Want::Payload { .. } if self.tls.is_some() => {
                 let Some(tls) = self.tls.as_mut().filter(|tls| tls.is_drained()) else { return };
                 self.receiving = Receiving::Records;
-                tls.room()
+                let room = tls.room();
+                (room.as_mut_ptr(), room.len())
             }
             Want::Bytes if self.input.is_empty() => {
                 self.receiving = Receiving::Bytes;

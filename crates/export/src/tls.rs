@@ -9,7 +9,6 @@ mod certificates;
 
 pub use certificates::{Peers, TlsError, server_config};
 
-use lapstrake_host::IoVec;
 pub use rustls::ServerConfig;
 use rustls::{CertificateError, ServerConnection};
 use std::io::{self, ErrorKind, Read, Write};
@@ -100,9 +99,9 @@ impl Stream {
     }
 
     /// Where the socket's bytes go next.
-    pub(crate) fn room(&mut self) -> (*mut u8, usize) {
+    pub(crate) fn room(&mut self) -> &mut [u8] {
         assert!(self.is_drained, "what came is taken in before more is received");
-        (self.received.as_mut_ptr(), self.received.len())
+        &mut self.received
     }
 
     /// So many came.
@@ -122,12 +121,11 @@ impl Stream {
     }
 
     /// What is to be sent, if there is anything; it stays where it is until all of it is.
-    pub(crate) fn output(&mut self) -> Option<IoVec> {
+    pub(crate) fn output(&mut self) -> Option<&[u8]> {
         if self.out.is_empty() {
             self.collect();
         }
-        let left = &self.out[self.sent..];
-        (!left.is_empty()).then(|| IoVec::new(left.as_ptr().cast_mut(), left.len()))
+        Some(&self.out[self.sent..]).filter(|left| !left.is_empty())
     }
 
     fn collect(&mut self) {

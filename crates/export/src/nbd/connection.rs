@@ -1,42 +1,28 @@
-//! The state machine of one connection: framing of input, phases, limits. Its contract is the
+//! The state machine of one connection: its handshake, then framing of requests, phases, limits. Its contract is the
 //! module's.
 //!
 //! Invariants:
-//! - `header_len` counts the bytes gathered of the fixed-size header that the phase is waiting for;
+//! - `header` gathers the fixed-size header that a request begins with;
 //!   a whole header stays there while the limits hold its request back.
-//! - While handshake output is unsent, no input is taken: a client that floods options keeps
-//!   one reply in memory, not many.
+//! - While handshake output is unsent, no input is taken.
 //! - A session exists from the moment that transmission begins.
 
 use std::sync::Arc;
 
 use super::export::Exports;
-use super::handshake::{self, Negotiated, Verdict};
+use super::handshake::{self, Handshake};
 use super::request::{Command, Errno, Refusal, RequestId, Session};
 use super::slots::{Entry, Slots};
-use super::wire::{self, Reader, RequestHeader, cmd, cmd_flag, handshake_flag, opt};
+use super::wire::{self, Header, RequestHeader, cmd, cmd_flag};
 use super::{Event, Limits, Outcome, Request, Security, Segment, Violation, Want};
-
-/// Longest option data that is kept, in bytes: three longest strings and change.
-const OPTION_KEPT_MAX: u32 = 16 << 10;
-/// Longest option data that is skipped rather than answered by hanging up, in bytes.
-const OPTION_SKIPPED_MAX: u32 = 64 << 10;
-/// Options that a client may send, beside four for each export (it may ask about all of them).
-const OPTIONS_MAX: u32 = 64;
 
 /// The server's end of one client's connection. See the [module](super) for the contract.
 pub struct Connection {
     exports: Arc<Exports>,
     limits: Limits,
     phase: Phase,
-    header: [u8; wire::REQUEST_HEADER_LEN],
-    header_len: usize,
-    option_data: Vec<u8>,
-    options_left: u32,
-    negotiated: Negotiated,
-    /// Handshake output, of which `out_sent` bytes are gone.
-    out: Vec<u8>,
-    out_sent: usize,
+    handshake: Handshake,
+    header: Header<{ wire::REQUEST_HEADER_LEN }>,
     session: Option<Session>,
     slots: Slots,
     shutdown: bool,
@@ -44,16 +30,7 @@ pub struct Connection {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    ClientFlags,
-    OptionHeader,
-    OptionData {
-        option: u32,
-        len: u32,
-    },
-    OptionSkip {
-        option: u32,
-        remaining: u32,
-    },
+    Handshake,
     RequestHeader,
     Payload {
         id: RequestId,
@@ -81,18 +58,12 @@ enum Step {
 impl Connection {
     /// A connection just accepted. The greeting is queued for output.
     pub fn new(exports: Arc<Exports>, limits: Limits) -> Self {
-        let per_export = u32::try_from(exports.list().len()).unwrap_or(u32::MAX).saturating_mul(4);
         Connection {
+            handshake: Handshake::new(exports.list().len()),
             exports,
             limits,
-            phase: Phase::ClientFlags,
-            header: [0; wire::REQUEST_HEADER_LEN],
-            header_len: 0,
-            option_data: Vec::new(),
-            options_left: OPTIONS_MAX.saturating_add(per_export),
-            negotiated: Negotiated::default(),
-            out: handshake::greeting(),
-            out_sent: 0,
+            phase: Phase::Handshake,
+            header: Header::new(),
             session: None,
             slots: Slots::new(0),
             shutdown: false,
@@ -102,7 +73,7 @@ impl Connection {
     /// The same with TLS, which the driver carries out.
     #[must_use]
     pub fn with_security(mut self, security: Security) -> Self {
-        self.negotiated.security = security;
+        self.handshake = self.handshake.with_security(security);
         self
     }
 
@@ -112,8 +83,8 @@ impl Connection {
         match self.phase {
             Phase::Closing if self.is_idle() => Want::Close,
             Phase::Closing => Want::Nothing,
-            _ if !self.out.is_empty() => Want::Nothing,
-            Phase::RequestHeader if self.header_len == self.header.len() => Want::Nothing,
+            _ if self.is_answering() => Want::Nothing,
+            Phase::RequestHeader if self.header.len() == wire::REQUEST_HEADER_LEN => Want::Nothing,
             Phase::Payload { id, filled, len } => {
                 Want::Payload { id, filled, remaining: len - filled }
             }
@@ -125,16 +96,11 @@ impl Connection {
     /// limit is reached or nothing is left. What stays in `input` must be passed again.
     pub fn receive(&mut self, input: &mut &[u8]) -> Option<Event> {
         loop {
-            if !self.out.is_empty() {
+            if self.is_answering() {
                 return None;
             }
             let step = match self.phase {
-                Phase::ClientFlags => self.client_flags(input),
-                Phase::OptionHeader => self.option_header(input),
-                Phase::OptionData { option, len } => self.option_data(input, option, len),
-                Phase::OptionSkip { option, remaining } => {
-                    self.option_skip(input, option, remaining)
-                }
+                Phase::Handshake => self.haggle(input),
                 Phase::RequestHeader => self.request_header(input),
                 Phase::Drain { id, remaining, refusal } => {
                     self.drain(input, id, remaining, refusal)
@@ -190,12 +156,17 @@ impl Connection {
 
     /// Whether there is anything to send.
     pub fn has_output(&self) -> bool {
-        !self.out.is_empty() || self.slots.has_output()
+        self.is_answering() || self.slots.has_output()
+    }
+
+    /// Whether output of the handshake is unsent.
+    fn is_answering(&self) -> bool {
+        !self.handshake.output().is_empty()
     }
 
     /// What is to be sent, in order; never an empty segment.
     pub fn segments(&self) -> impl Iterator<Item = Segment<'_>> {
-        let handshake = &self.out[self.out_sent..];
+        let handshake = self.handshake.output();
         let handshake = (!handshake.is_empty()).then_some(Segment::Bytes(handshake));
         handshake.into_iter().chain(self.slots.segments())
     }
@@ -206,13 +177,8 @@ impl Connection {
     /// # Panics
     /// If there was less output: a bug of the driver.
     pub fn sent(&mut self, count: usize, released: impl FnMut(RequestId)) {
-        let handshake = count.min(self.out.len() - self.out_sent);
-        self.out_sent += handshake;
-        if self.out_sent == self.out.len() {
-            self.out = Vec::new();
-            self.out_sent = 0;
-        }
-        self.slots.sent(count - handshake, released);
+        let replies = self.handshake.sent(count);
+        self.slots.sent(replies, released);
     }
 
     /// The client closed its end: at the edge of a message it has left, within one it is cut off.
@@ -234,10 +200,9 @@ impl Connection {
     /// Whether the client has begun a message and owes the rest.
     pub fn is_mid_message(&self) -> bool {
         match self.phase {
-            Phase::ClientFlags | Phase::OptionHeader => self.header_len != 0,
+            Phase::Handshake => self.handshake.is_mid_message(),
             // A whole header waits for us, not for the client.
-            Phase::RequestHeader => (1..self.header.len()).contains(&self.header_len),
-            Phase::OptionData { .. } | Phase::OptionSkip { .. } => true,
+            Phase::RequestHeader => (1..wire::REQUEST_HEADER_LEN).contains(&self.header.len()),
             Phase::Payload { .. } | Phase::Drain { .. } => true,
             Phase::Closing => false,
         }
@@ -247,6 +212,7 @@ impl Connection {
     /// Those in flight go on. The driver hangs up when [`Connection::is_idle`].
     pub fn begin_shutdown(&mut self) {
         self.shutdown = true;
+        self.handshake.begin_shutdown();
     }
 
     /// Index of the export that is being served; `None` during the handshake.
@@ -266,7 +232,7 @@ impl Connection {
 
     /// Whether no request is in flight and no output is left.
     pub fn is_idle(&self) -> bool {
-        self.out.is_empty() && self.slots.in_flight() == 0
+        !self.is_answering() && self.slots.in_flight() == 0
     }
 
     fn structured(&self) -> bool {
@@ -283,108 +249,30 @@ impl Connection {
         Step::Emit(Event::Disconnect)
     }
 
-    /// Gathers a header of `N` bytes; `None` while some are lacking. The header is not consumed.
-    fn gather<const N: usize>(&mut self, input: &mut &[u8]) -> Option<[u8; N]> {
-        let count = (N - self.header_len).min(input.len());
-        let (taken, rest) = input.split_at(count);
-        self.header[self.header_len..self.header_len + count].copy_from_slice(taken);
-        self.header_len += count;
-        *input = rest;
-        (self.header_len == N).then(|| self.header[..N].try_into().expect("N bytes were gathered"))
-    }
-
-    fn client_flags(&mut self, input: &mut &[u8]) -> Step {
-        let Some(bytes) = self.gather::<{ wire::CLIENT_FLAGS_LEN }>(input) else {
-            return Step::Starved;
-        };
-        self.header_len = 0;
-        let flags = u32::from_be_bytes(bytes);
-        if flags & !u32::from(handshake::FLAGS) != 0 {
-            return Step::Emit(self.cut(Violation::ClientFlags { found: flags }));
-        }
-        self.negotiated.no_zeroes = flags & u32::from(handshake_flag::NO_ZEROES) != 0;
-        self.phase = Phase::OptionHeader;
-        Step::Again
-    }
-
-    fn option_header(&mut self, input: &mut &[u8]) -> Step {
-        let Some(bytes) = self.gather::<{ wire::OPTION_HEADER_LEN }>(input) else {
-            return Step::Starved;
-        };
-        self.header_len = 0;
-        let mut reader = Reader(&bytes);
-        let (Some(magic), Some(option), Some(len)) = (reader.u64(), reader.u32(), reader.u32())
-        else {
-            unreachable!("16 bytes hold the three fields");
-        };
-        if magic != wire::OPTION_MAGIC {
-            return Step::Emit(self.cut(Violation::OptionMagic { found: magic }));
-        }
-        let Some(left) = self.options_left.checked_sub(1) else {
-            return Step::Emit(self.cut(Violation::TooManyOptions));
-        };
-        self.options_left = left;
-        self.phase = match len {
-            0..=OPTION_KEPT_MAX => Phase::OptionData { option, len },
-            // An export's name can be refused only by hanging up.
-            ..=OPTION_SKIPPED_MAX if option != opt::EXPORT_NAME => {
-                Phase::OptionSkip { option, remaining: len }
-            }
-            _ => return Step::Emit(self.cut(Violation::OptionTooLong { option, len })),
-        };
-        Step::Again
-    }
-
-    fn option_data(&mut self, input: &mut &[u8], option: u32, len: u32) -> Step {
-        let count = (len as usize - self.option_data.len()).min(input.len());
-        let (taken, rest) = input.split_at(count);
-        self.option_data.extend_from_slice(taken);
-        *input = rest;
-        if self.option_data.len() < len as usize {
-            return Step::Starved;
-        }
-        let data = std::mem::take(&mut self.option_data);
-        self.phase = Phase::OptionHeader;
-        let verdict = handshake::answer(
-            &mut self.negotiated,
-            &self.exports,
-            self.shutdown,
-            (option, &data),
-            &mut self.out,
-        );
-        match verdict {
-            Verdict::Haggle => Step::Again,
-            Verdict::StartTls => Step::Emit(Event::StartTls),
-            Verdict::Abort => self.leave(),
-            Verdict::Cut(violation) => Step::Emit(self.cut(violation)),
-            Verdict::Open(export) => self.open(export),
+    fn haggle(&mut self, input: &mut &[u8]) -> Step {
+        match self.handshake.receive(input) {
+            None => Step::Starved,
+            Some(handshake::Step::StartTls) => Step::Emit(Event::StartTls),
+            Some(handshake::Step::Disconnect) => self.leave(),
+            Some(handshake::Step::Violation(violation)) => Step::Emit(self.cut(violation)),
+            Some(handshake::Step::Question) => match self.handshake.answer(&self.exports) {
+                Ok(None) => Step::Again,
+                Ok(Some(export)) => self.open(export),
+                Err(violation) => Step::Emit(self.cut(violation)),
+            },
         }
     }
 
     fn open(&mut self, export: usize) -> Step {
         let info = &self.exports.list()[export];
-        self.session = Some(Session::new(export, info, &self.negotiated));
+        self.session = Some(Session::new(export, info, self.handshake.negotiated()));
         self.slots = Slots::new(self.limits.requests.max(1));
         self.phase = Phase::RequestHeader;
         Step::Emit(Event::Open { export })
     }
 
-    fn option_skip(&mut self, input: &mut &[u8], option: u32, remaining: u32) -> Step {
-        match skip(input, remaining) {
-            0 => {
-                handshake::answer_too_big(option, &mut self.out);
-                self.phase = Phase::OptionHeader;
-                Step::Again
-            }
-            remaining => {
-                self.phase = Phase::OptionSkip { option, remaining };
-                Step::Starved
-            }
-        }
-    }
-
     fn request_header(&mut self, input: &mut &[u8]) -> Step {
-        let Some(bytes) = self.gather::<{ wire::REQUEST_HEADER_LEN }>(input) else {
+        let Some(bytes) = self.header.gather::<{ wire::REQUEST_HEADER_LEN }>(input) else {
             return Step::Starved;
         };
         let header = match RequestHeader::decode(&bytes) {
@@ -424,7 +312,7 @@ impl Connection {
         if !self.slots.admits(&entry, self.limits.bytes) {
             return Step::Starved;
         }
-        self.header_len = 0;
+        self.header.clear();
         let id = self.slots.enter(entry);
         match judged {
             Err(refusal) => self.phase = Phase::Drain { id, remaining: carried, refusal },
@@ -445,7 +333,7 @@ impl Connection {
         remaining: u32,
         refusal: Refusal,
     ) -> Step {
-        match skip(input, remaining) {
+        match wire::skip(input, remaining) {
             0 => {
                 self.slots.refuse(id, refusal, self.structured());
                 self.phase = Phase::RequestHeader;
@@ -457,11 +345,4 @@ impl Connection {
             }
         }
     }
-}
-
-/// Takes up to `remaining` bytes off the input; returns how many are still to come.
-fn skip(input: &mut &[u8], remaining: u32) -> u32 {
-    let count = (remaining as usize).min(input.len());
-    *input = &input[count..];
-    remaining - count as u32
 }

@@ -88,7 +88,8 @@
 
 mod connection;
 mod export;
-mod handshake;
+pub mod handshake;
+mod options;
 mod request;
 mod slots;
 pub mod wire;

@@ -6,7 +6,7 @@
 //! with the error that the specification asks for.
 
 use super::export::ExportInfo;
-use super::handshake::Negotiated;
+use super::options::Negotiated;
 use super::wire::{self, RequestHeader, cmd, cmd_flag};
 
 /// Names one request in flight on one connection, from its event until it is released.

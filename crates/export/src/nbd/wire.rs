@@ -227,6 +227,45 @@ impl RequestHeader {
     }
 }
 
+/// A header of up to `MAX` bytes, which may come in pieces.
+pub(crate) struct Header<const MAX: usize> {
+    bytes: [u8; MAX],
+    len: usize,
+}
+
+impl<const MAX: usize> Header<MAX> {
+    pub(crate) fn new() -> Self {
+        Self { bytes: [0; MAX], len: 0 }
+    }
+
+    /// Bytes that are gathered.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The next one is awaited.
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// Gathers one of `N` bytes, which stays until it is cleared; `None` while some are lacking.
+    pub(crate) fn gather<const N: usize>(&mut self, input: &mut &[u8]) -> Option<[u8; N]> {
+        let count = (N - self.len).min(input.len());
+        let (taken, rest) = input.split_at(count);
+        self.bytes[self.len..self.len + count].copy_from_slice(taken);
+        self.len += count;
+        *input = rest;
+        (self.len == N).then(|| self.bytes[..N].try_into().expect("N bytes were gathered"))
+    }
+}
+
+/// Takes up to `remaining` bytes off the input; returns how many are still to come.
+pub(crate) fn skip(input: &mut &[u8], remaining: u32) -> u32 {
+    let count = (remaining as usize).min(input.len());
+    *input = &input[count..];
+    remaining - count as u32
+}
+
 /// Takes big-endian fields off the front of a slice; `None` where it is too short.
 pub(crate) struct Reader<'a>(pub &'a [u8]);
 

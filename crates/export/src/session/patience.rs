@@ -25,17 +25,17 @@ impl Default for Patience {
 }
 
 /// Progress in one direction.
-pub(super) struct Pace {
-    pub(super) since: Instant,
+pub(crate) struct Pace {
+    pub(crate) since: Instant,
     bytes: usize,
 }
 
 impl Pace {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { since: Instant::now(), bytes: 0 }
     }
 
-    pub(super) fn moved(&mut self, bytes: usize) {
+    pub(crate) fn moved(&mut self, bytes: usize) {
         self.bytes += bytes;
         if self.bytes >= PACE_BYTES {
             *self = Self::new();
