@@ -15,6 +15,7 @@ mod cache;
 mod child;
 mod client;
 mod command_error;
+mod complaints;
 pub mod control;
 mod coordinator;
 pub mod create;
@@ -48,6 +49,7 @@ pub use cache::CacheSizeError;
 pub use child::with_signals;
 pub use client::{Client, Context, Kind, Memory};
 pub use command_error::CommandError;
+pub use complaints::Complaints;
 pub use coordinator::{
     bitmap::BitmapError,
     loss::WriteLoss,
@@ -64,6 +66,7 @@ pub use lapstrake_control::{
 };
 pub use lapstrake_device::IoVec;
 pub use lapstrake_engine::RequestError;
+pub use lapstrake_engine::Time;
 pub use lapstrake_engine::{STRIPE_CACHE_SIZE, STRIPE_CACHE_SIZES};
 pub use last_resort::{Recorded, recorded};
 pub use lending::Lending;

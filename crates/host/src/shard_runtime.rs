@@ -4,11 +4,12 @@ mod world;
 
 use crate::{
     client::Memory as ClientMemory,
+    complaints::Complaints,
     cut_request::CutRequest,
     holes::Questions,
     memory::{BufferClass, Memory},
     message::{Address, Message, Peer},
-    runs::{COMPLAINTS_NS, PLACES_NS, Runs},
+    runs::{PLACES_NS, Runs},
     status::Counters,
 };
 use lapstrake_array::{RoutedRequest, Router, SpanMap};
@@ -137,7 +138,7 @@ pub(crate) struct ShardRuntime {
     moving: Option<Pool>,
     failures: Runs<(usize, i32)>,
     /// What is told of clients, by its kind.
-    complaints: Runs<(&'static str, &'static str)>,
+    complaints: Complaints,
 }
 
 impl std::fmt::Debug for ShardRuntime {
@@ -189,7 +190,7 @@ impl ShardRuntime {
             zeroing: Vec::new(),
             moving: None,
             failures: Runs::new(PLACES_NS),
-            complaints: Runs::new(COMPLAINTS_NS),
+            complaints: Complaints::default(),
         };
         this.publish();
         this
@@ -592,9 +593,7 @@ impl ShardRuntime {
 
     /// Tells what became of a client, and why; of how many more it did is told later.
     pub(crate) fn complain(&mut self, what: &'static str, why: &'static str, detail: &str) {
-        if self.complaints.add(self.now(), (what, why), 0..0) {
-            warn!(reason = why, "{what}: {detail}");
-        }
+        self.complaints.complain(self.now(), what, why, detail);
     }
 
     /// When there is more to tell of what was told of once.
@@ -604,10 +603,7 @@ impl ShardRuntime {
 
     /// Tells of I/O and clients like those that were told of.
     pub(crate) fn tell_more(&mut self, now: Time) {
-        for run in self.complaints.over(now) {
-            let (what, why) = run.of;
-            warn!(reason = why, more = run.more, "{what} {}: {why}", run.again());
-        }
+        self.complaints.tell_more(now);
         for run in self.failures.over(now) {
             let (device, result) = run.of;
             let Some(device) = self.queue.member(device) else { continue };
