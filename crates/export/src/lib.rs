@@ -1,9 +1,10 @@
-//! The front ends of an array: NBD, FUSE, vhost-user and ublk.
+//! The front ends of an array: NBD, FUSE, vhost-user and ublk; and a gateway to the NBD of many.
 
 // They panic when nobody can take what they print.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod fuse;
+pub mod gateway;
 mod mapping;
 pub mod nbd;
 mod session;

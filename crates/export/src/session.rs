@@ -13,10 +13,10 @@ use crate::nbd::{
     Command, Connection, Errno, Event, Exports, Extent, Limits, Outcome, Request, RequestId,
     Security, Segment, Violation, Want,
 };
-use crate::tls::{Stream, TlsOffer, describe, send_now};
+use crate::tls::{Stream, TLS_FAILED, TlsOffer, describe, send_now};
 use entry::Entry;
 use lapstrake_host::{Client, Context, IoVec, Kind, RequestError};
-use patience::Pace;
+pub(crate) use patience::Pace;
 pub use patience::Patience;
 use std::{
     collections::VecDeque,
@@ -31,7 +31,9 @@ const RECEIVE_BYTES: usize = 64 << 10;
 /// Segments that go in one send; the kernel takes 1024.
 const SEGMENTS: usize = 128;
 /// What becomes of a client that gives cause for complaint.
-const CUT_OFF: &str = "an NBD client was cut off";
+pub(crate) const CUT_OFF: &str = "an NBD client was cut off";
+/// Why, most often.
+pub(crate) const NO_PROGRESS: &str = "it made no progress in time";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Receiving {
@@ -119,7 +121,7 @@ impl NbdSession {
     fn go(&mut self, cx: &mut Context<'_>) {
         self.feed_waiting(cx);
         if let Err(error) = self.take_in(cx) {
-            cx.complain(CUT_OFF, "TLS failed", &format!("TLS failed: {}", describe(&error)));
+            cx.complain(CUT_OFF, TLS_FAILED, &format!("{TLS_FAILED}: {}", describe(&error)));
             return self.close(cx);
         }
         self.send(cx);
@@ -514,11 +516,7 @@ impl NbdSession {
 }
 
 fn complain_of(cx: &mut Context<'_>, violation: Violation) {
-    let why = match violation {
-        Violation::Truncated => "the connection ended within a message",
-        _ => "it broke the protocol",
-    };
-    cx.complain(CUT_OFF, why, &violation.to_string());
+    cx.complain(CUT_OFF, violation.kind(), &violation.to_string());
 }
 
 impl Client for NbdSession {
@@ -559,7 +557,7 @@ impl Client for NbdSession {
 
     fn handle_time(&mut self, cx: &mut Context<'_>) {
         if self.deadline().is_some_and(|deadline| deadline <= Instant::now()) {
-            return self.cut_off(cx, "it made no progress in time");
+            return self.cut_off(cx, NO_PROGRESS);
         }
         self.go(cx);
     }

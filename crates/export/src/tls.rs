@@ -15,6 +15,8 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::ops::Range;
 use std::sync::Arc;
 
+/// What is told of a client first.
+pub(crate) const TLS_FAILED: &str = "TLS failed";
 /// Received at once.
 const RECEIVE_BYTES: usize = 64 << 10;
 /// Plaintext that is encrypted at once: some 16 records.

@@ -198,7 +198,11 @@ impl Handshake {
             return Err(Violation::UnknownExport);
         }
         let mut reply = Replies { option, out: &mut self.out };
-        if is_named { reply.error(rep::ERR_UNKNOWN, why) } else { reply.invalid() }
+        if is_named {
+            reply.error(rep::ERR_UNKNOWN, why)
+        } else {
+            reply.invalid()
+        }
         Ok(())
     }
 

@@ -223,6 +223,16 @@ pub enum Violation {
     Truncated,
 }
 
+impl Violation {
+    /// What all that are counted together in a log have in common.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Truncated => "the connection ended within a message",
+            _ => "it broke the protocol",
+        }
+    }
+}
+
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome<'a> {

@@ -22,6 +22,8 @@ pub const GREETING_LEN: usize = 18;
 pub const CLIENT_FLAGS_LEN: usize = 4;
 /// Length of an option's header in bytes: magic, option, data length.
 pub const OPTION_HEADER_LEN: usize = 16;
+/// Length of the header of a reply to an option in bytes: magic, option, kind, data length.
+pub const OPTION_REPLY_HEADER_LEN: usize = 20;
 /// Length of a request's header in bytes.
 pub const REQUEST_HEADER_LEN: usize = 28;
 /// Longest string that the protocol allows, in bytes.
@@ -109,6 +111,12 @@ pub mod rep {
     pub const ERR_SHUTDOWN: u32 = (1 << 31) + 7;
     /// The option is too long.
     pub const ERR_TOO_BIG: u32 = (1 << 31) + 9;
+
+    /// Whether a reply says that the option was refused.
+    #[must_use]
+    pub fn is_error(kind: u32) -> bool {
+        kind & (1 << 31) != 0
+    }
 }
 
 /// Facts about an export (`NBD_INFO_*`).
@@ -179,6 +187,31 @@ pub const BASE_ALLOCATION_ID: u32 = 1;
 pub const STATE_HOLE: u32 = 1 << 0;
 /// `NBD_STATE_ZERO`: reads as zeroes.
 pub const STATE_ZERO: u32 = 1 << 1;
+
+/// The header of a reply to an option: nothing is checked but the magic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OptionReplyHeader {
+    /// The option that is replied to.
+    pub option: u32,
+    /// `NBD_REP_*`.
+    pub kind: u32,
+    /// Bytes of data that follow.
+    pub len: u32,
+}
+
+impl OptionReplyHeader {
+    /// Decodes a header. The error is the magic that was found in place of [`OPTION_REPLY_MAGIC`].
+    pub fn decode(bytes: &[u8; OPTION_REPLY_HEADER_LEN]) -> Result<Self, u64> {
+        let mut reader = Reader(bytes);
+        let mut fields = || {
+            let magic = reader.u64()?;
+            let header = Self { option: reader.u32()?, kind: reader.u32()?, len: reader.u32()? };
+            Some((magic, header))
+        };
+        let (magic, header) = fields().expect("20 bytes hold the four fields");
+        if magic == OPTION_REPLY_MAGIC { Ok(header) } else { Err(magic) }
+    }
+}
 
 /// A request's header, as sent: nothing is checked but the magic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

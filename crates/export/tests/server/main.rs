@@ -2,6 +2,7 @@
 
 mod clients;
 mod faults;
+mod gateway;
 mod hostile;
 mod overlay;
 mod states;

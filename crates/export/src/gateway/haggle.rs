@@ -1,0 +1,259 @@
+//! A client's handshake: options are answered here or by the server of the export that they name, until an export is
+//! chosen.
+
+use super::backend::{Backend, BackendError};
+use super::client::{Client, Socket};
+use super::wait::{Wait, wait};
+use super::{CLIENTS_MAX, Ended, NO_PROGRESS, Shared};
+use crate::nbd::Security;
+use crate::nbd::handshake::{Handshake, Step};
+use crate::nbd::wire::opt;
+use crate::tls::TlsOffer;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+use std::thread;
+use std::time::Instant;
+
+/// Options take little: a name, and what is asked about it.
+const RECEIVE_BYTES: usize = 16 << 10;
+/// Servers that are asked at once.
+const ASKED_AT_ONCE: usize = 16;
+
+/// See the module.
+pub(super) struct Haggle<'a> {
+    shared: &'a Shared,
+    client: &'a mut Client,
+    handshake: Handshake,
+    offer: Option<TlsOffer>,
+    /// Servers of exports that the client has named, which have what was agreed on about each.
+    backends: BTreeMap<String, Backend>,
+    received: Box<[u8]>,
+    /// What of that is not taken in yet.
+    input: Range<usize>,
+    until: Instant,
+}
+
+impl<'a> Haggle<'a> {
+    pub(super) fn new(shared: &'a Shared, client: &'a mut Client, offer: Option<TlsOffer>) -> Self {
+        let security = match &offer {
+            None => Security::Unavailable,
+            Some(TlsOffer { is_required: false, .. }) => Security::Offered,
+            Some(TlsOffer { is_required: true, .. }) => Security::Required,
+        };
+        Self {
+            shared,
+            client,
+            // As many arrays as there may be clients; how many there are changes.
+            handshake: Handshake::new(CLIENTS_MAX).with_security(security),
+            offer,
+            backends: BTreeMap::new(),
+            received: vec![0; RECEIVE_BYTES].into(),
+            input: 0..0,
+            until: Instant::now() + shared.patience.handshake,
+        }
+    }
+
+    /// Goes on to the choice of an export: its server, and what the client has sent behind the choice.
+    pub(super) fn carry_on(mut self) -> Result<(Socket, Vec<u8>), Ended> {
+        loop {
+            self.send()?;
+            let mut input = &self.received[self.input.clone()];
+            let step = self.handshake.receive(&mut input);
+            self.input.start = self.input.end - input.len();
+            match step {
+                None if !self.handshake.output().is_empty() => {}
+                None => self.receive()?,
+                Some(Step::Question) => {
+                    if let Some(backend) = self.answer()? {
+                        self.send()?;
+                        let early = self.received[self.input].to_vec();
+                        return Ok((Socket::new(backend.into_stream().into())?, early));
+                    }
+                }
+                Some(Step::StartTls) => self.start_tls()?,
+                Some(Step::Disconnect) => {
+                    self.send()?;
+                    return Err(Ended::Quietly);
+                }
+                Some(Step::Violation(violation)) => return Err(violation.into()),
+            }
+        }
+    }
+
+    /// Waits until there is something to read, or room to write; an end of the whole gateway is the client's.
+    fn wait(&mut self, input: bool, output: bool) -> Result<(), Ended> {
+        let mut waits = [
+            Wait::new(self.client.as_raw_fd(), input, output),
+            Wait::new(self.shared.stop.as_raw_fd(), true, false),
+        ];
+        if !wait(&mut waits, Some(self.until))? {
+            return Err(Ended::cut(NO_PROGRESS));
+        }
+        if waits[1].has_come() { Err(Ended::Quietly) } else { Ok(()) }
+    }
+
+    fn send(&mut self) -> Result<(), Ended> {
+        loop {
+            let count = self.client.write(self.handshake.output())?;
+            self.handshake.sent(count);
+            if self.handshake.output().is_empty() && !self.client.has_output() {
+                return Ok(());
+            }
+            self.wait(false, true)?;
+        }
+    }
+
+    fn receive(&mut self) -> Result<(), Ended> {
+        loop {
+            if Instant::now() >= self.until {
+                return Err(Ended::cut(NO_PROGRESS));
+            }
+            match self.client.read(&mut self.received)? {
+                Some(0) => {
+                    return Err(match self.handshake.handle_eof() {
+                        Some(Step::Violation(violation)) => violation.into(),
+                        _ => Ended::Quietly,
+                    });
+                }
+                Some(count) => {
+                    self.input = 0..count;
+                    return Ok(());
+                }
+                None => {
+                    // What TLS itself has to say.
+                    self.client.flush()?;
+                    let has_output = self.client.has_output();
+                    self.wait(true, has_output)?;
+                }
+            }
+        }
+    }
+
+    fn start_tls(&mut self) -> Result<(), Ended> {
+        self.send()?;
+        let offer = self.offer.as_ref().expect("TLS is begun where it is offered");
+        // What was said in the clear behind the question is no TLS, and fails as such.
+        let early = &self.received[self.input.clone()];
+        self.client.start_tls(offer.config.clone(), early)?;
+        self.input = 0..0;
+        // Anybody may have said it.
+        self.backends.clear();
+        Ok(())
+    }
+
+    /// Answers an option about exports; the server of the one that was chosen, if one was.
+    fn answer(&mut self) -> Result<Option<Backend>, Ended> {
+        if self.handshake.question().0 == opt::LIST {
+            let no_zeroes = self.handshake.does_without_zeroes();
+            let entries = self.shared.list(no_zeroes);
+            self.handshake.list(&entries);
+            return Ok(None);
+        }
+        let Some((name, mut backend)) = self.backend() else {
+            self.handshake.refuse("no array of this name is served here")?;
+            return Ok(None);
+        };
+        match self.pass(&mut backend) {
+            Ok(Passed { replies, is_chosen }) => {
+                self.handshake.pass_on(&replies);
+                if is_chosen {
+                    return Ok(Some(backend));
+                }
+                self.backends.insert(name, backend);
+            }
+            Err(error) => {
+                self.shared.tell_unfit(&name, &error);
+                self.handshake.refuse("the server of this array does not answer")?;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Has a server answer the question.
+    fn pass(&self, backend: &mut Backend) -> Result<Passed, BackendError> {
+        if self.handshake.is_structured() {
+            backend.structure()?;
+        }
+        let (option, data) = self.handshake.question();
+        if option == opt::EXPORT_NAME {
+            // The answer is no reply, and has no error but the connection's end: it is carried as all that follows.
+            backend.send(option, data)?;
+            return Ok(Passed { replies: Vec::new(), is_chosen: true });
+        }
+        let replies = backend.ask(option, data)?;
+        let is_chosen = option == opt::GO && replies.is_ack;
+        Ok(Passed { replies: replies.bytes, is_chosen })
+    }
+
+    /// The server of the export that the question names, and the export's name.
+    fn backend(&mut self) -> Option<(String, Backend)> {
+        let name = std::str::from_utf8(self.handshake.name()?).ok()?;
+        let no_zeroes = self.handshake.does_without_zeroes();
+        if name.is_empty() {
+            return self.only_one(no_zeroes);
+        }
+        let name = name.to_owned();
+        let backend = match self.backends.remove(&name) {
+            Some(backend) => backend,
+            None if !self.shared.directory.names().contains(&name) => return None,
+            None => self.shared.greet(&name, no_zeroes)?,
+        };
+        Some((name, backend))
+    }
+
+    /// The only export that there is, if there is only one: the default.
+    fn only_one(&mut self, no_zeroes: bool) -> Option<(String, Backend)> {
+        let mut offered = self.shared.ask_all(|name| self.shared.greet(name, no_zeroes));
+        let (name, backend) = offered.pop().filter(|_| offered.is_empty())?;
+        Some((name.clone(), self.backends.remove(&name).unwrap_or(backend)))
+    }
+}
+
+/// What a server has made of an option.
+struct Passed {
+    replies: Vec<u8>,
+    /// The client has its export.
+    is_chosen: bool,
+}
+
+impl Shared {
+    fn tell_unfit(&self, name: &str, error: &BackendError) {
+        let what = "a client could not be joined to an array's server";
+        self.complain(what, "it does not answer as one", &format!("{name}: {error}"));
+    }
+
+    fn greet(&self, name: &str, no_zeroes: bool) -> Option<Backend> {
+        let stream = self.directory.connect(name)?;
+        let backend = Backend::greet(stream, no_zeroes);
+        backend.inspect_err(|error| self.tell_unfit(name, error)).ok()
+    }
+
+    /// What the servers of all arrays say that they offer.
+    fn list(&self, no_zeroes: bool) -> Vec<u8> {
+        let entries = self.ask_all(|name| {
+            let replies = self.greet(name, no_zeroes)?.ask(opt::LIST, &[]);
+            let replies = replies.inspect_err(|error| self.tell_unfit(name, error)).ok()?;
+            Some(replies.bytes[..replies.entries].to_vec())
+        });
+        entries.into_iter().flat_map(|(_, entries)| entries).collect()
+    }
+
+    /// What is known of each array of which something is, by names; servers are asked side by side, since some may be
+    /// stuck.
+    fn ask_all<T: Send>(&self, ask: impl Fn(&str) -> Option<T> + Sync) -> Vec<(String, T)> {
+        let mut told = Vec::new();
+        for names in self.directory.names().chunks(ASKED_AT_ONCE) {
+            let some = thread::scope(|scope| {
+                let ask = &ask;
+                let asked = names.iter().map(|name| scope.spawn(move || ask(name)));
+                let asked: Vec<_> = asked.collect();
+                let told = asked.into_iter().map(|asked| asked.join().expect("who asks ends"));
+                told.collect::<Vec<_>>()
+            });
+            let some = names.iter().cloned().zip(some);
+            told.extend(some.filter_map(|(name, told)| Some((name, told?))));
+        }
+        told
+    }
+}

@@ -1,0 +1,307 @@
+//! One address for the arrays of many servers: a client chooses one by its export's name, and is joined to that array's
+//! own server.
+//!
+//! Of NBD the gateway speaks as much of the handshake as comes before the choice: the greeting, TLS, the list. All that
+//! is about one export goes to the export's server as it is, and so do the replies, so sizes, flags and contexts are
+//! always that server's word. Then bytes are carried both ways, unread.
+//!
+//! A thread for each client waits for its two sockets. Nothing is shared but the places that clients take, so who is
+//! stuck, client or server, keeps nobody else waiting.
+//!
+//! Invariants:
+//! - at most [`CLIENTS_MAX`] clients at a time; one that shakes hands for longer than a second makes room for the next;
+//! - a handshake ends within [`Patience::handshake`], whatever the client and the servers do, and what a server may take
+//!   for one answer ([`backend::PATIENCE`]).
+
+pub mod backend;
+mod client;
+mod haggle;
+mod relay;
+mod wait;
+
+use crate::nbd::Violation;
+use crate::session::{CUT_OFF, NO_PROGRESS, Patience};
+use crate::tls::{TLS_FAILED, TlsOffer};
+use client::{Client, ClientError};
+use haggle::Haggle;
+use lapstrake_host::{Complaints, Time};
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind, PipeReader};
+use std::net::{Shutdown, TcpListener};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+use tracing::warn;
+use wait::{Wait, wait};
+
+/// Clients at a time, those that shake hands counted: each costs a thread, two descriptors and 256 KiB, with TLS up to
+/// 1 MiB.
+pub const CLIENTS_MAX: usize = 256;
+/// A handshake that has lasted longer may be given up for another client.
+const HANDSHAKE_MIN: Duration = Duration::from_secs(1);
+/// How long a newcomer waits for the place of who makes room.
+const ROOM: Duration = Duration::from_secs(1);
+/// How long to wait after the system has refused a client.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How much longer than clients may take at the end it may take to see them off.
+const END: Duration = Duration::from_secs(1);
+
+/// Finds the servers of arrays.
+pub trait Directory: Send + Sync {
+    /// The arrays that may be offered now, in order.
+    fn names(&self) -> Vec<String>;
+
+    /// A connection to an array's server, which speaks NBD to it. None, told to whom it concerns, if there is none to
+    /// be had.
+    fn connect(&self, name: &str) -> Option<UnixStream>;
+}
+
+/// A socket at which clients come.
+pub enum Listener {
+    /// A Unix socket.
+    Unix(UnixListener),
+    /// A port.
+    Tcp(TcpListener),
+}
+
+impl Listener {
+    fn accept(&self) -> io::Result<OwnedFd> {
+        match self {
+            Self::Unix(listener) => Ok(listener.accept()?.0.into()),
+            Self::Tcp(listener) => {
+                let socket = listener.accept()?.0;
+                // Replies are small, and clients wait for them. Refused, it is only slower.
+                let _ = socket.set_nodelay(true);
+                Ok(socket.into())
+            }
+        }
+    }
+
+    fn set_nonblocking(&self) -> io::Result<()> {
+        match self {
+            Self::Unix(listener) => listener.set_nonblocking(true),
+            Self::Tcp(listener) => listener.set_nonblocking(true),
+        }
+    }
+}
+
+impl AsRawFd for Listener {
+    fn as_raw_fd(&self) -> RawFd {
+        match self {
+            Self::Unix(listener) => listener.as_raw_fd(),
+            Self::Tcp(listener) => listener.as_raw_fd(),
+        }
+    }
+}
+
+/// Why a client's connection ends before it has ended it.
+#[derive(Debug)]
+enum Ended {
+    /// It has gone, or it was told to.
+    Quietly,
+    /// It gave cause for complaint.
+    Cut { kind: &'static str, detail: String },
+}
+
+impl Ended {
+    fn cut(kind: &'static str) -> Self {
+        Self::Cut { kind, detail: kind.to_owned() }
+    }
+}
+
+impl From<io::Error> for Ended {
+    fn from(_: io::Error) -> Self {
+        Self::Quietly
+    }
+}
+
+impl From<ClientError> for Ended {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::Io(error) => error.into(),
+            ClientError::Tls(_) => Self::Cut { kind: TLS_FAILED, detail: error.to_string() },
+        }
+    }
+}
+
+impl From<Violation> for Ended {
+    fn from(violation: Violation) -> Self {
+        Self::Cut { kind: violation.kind(), detail: violation.to_string() }
+    }
+}
+
+/// See the module.
+pub struct Gateway(Arc<Shared>);
+
+/// What all clients' threads have in common.
+struct Shared {
+    directory: Box<dyn Directory>,
+    patience: Patience,
+    /// Closed at its other end when the gateway is to end.
+    stop: PipeReader,
+    places: Mutex<Places>,
+    /// A client has gone.
+    left: Condvar,
+    began: Instant,
+}
+
+#[derive(Default)]
+struct Places {
+    clients: BTreeMap<u64, Place>,
+    next: u64,
+    complaints: Complaints,
+}
+
+/// A client, as others see it.
+struct Place {
+    /// To be shut down by whoever needs the place.
+    socket: UnixStream,
+    /// Its handshake is not over.
+    since: Option<Instant>,
+}
+
+impl Gateway {
+    /// To the arrays of a directory, until the writing end of `stop` is closed.
+    #[must_use]
+    pub fn new(directory: Box<dyn Directory>, patience: Patience, stop: PipeReader) -> Self {
+        let (places, left) = (Mutex::default(), Condvar::new());
+        Self(Arc::new(Shared { directory, patience, stop, places, left, began: Instant::now() }))
+    }
+
+    /// Lets clients in until it is to end, and sees them off then: what they have asked for is answered.
+    ///
+    /// # Errors
+    /// The system cannot wait for sockets.
+    pub fn run(&self, listeners: Vec<(Listener, Option<TlsOffer>)>) -> io::Result<()> {
+        let shared = &*self.0;
+        listeners.iter().try_for_each(|(listener, _)| listener.set_nonblocking())?;
+        let mut pause = None;
+        loop {
+            let accepts = pause.is_none();
+            let of =
+                |(listener, _): &(Listener, _)| Wait::new(listener.as_raw_fd(), accepts, false);
+            let mut waits: Vec<Wait> = listeners.iter().map(of).collect();
+            waits.push(Wait::new(shared.stop.as_raw_fd(), true, false));
+            wait(&mut waits, shared.tell_more().into_iter().chain(pause).min())?;
+            pause = pause.filter(|until| *until > Instant::now());
+            if waits.pop().is_some_and(|stop| stop.has_come()) {
+                break;
+            }
+            for ((listener, offer), _) in
+                listeners.iter().zip(&waits).filter(|(_, wait)| wait.has_come())
+            {
+                if let Err(error) = self.accept(listener, offer.as_ref()) {
+                    let detail = error.to_string();
+                    shared.complain(
+                        "a client could not be accepted",
+                        "the system refuses",
+                        &detail,
+                    );
+                    pause = Some(Instant::now() + ACCEPT_PAUSE);
+                }
+            }
+        }
+        drop(listeners);
+        shared.see_off();
+        Ok(())
+    }
+
+    fn accept(&self, listener: &Listener, offer: Option<&TlsOffer>) -> io::Result<()> {
+        let socket = match listener.accept() {
+            Ok(socket) => socket,
+            // The client was gone again before its turn.
+            Err(error) if error.kind() == ErrorKind::ConnectionAborted => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let Some(number) = self.0.take_place(&socket)? else { return Ok(()) };
+        let (shared, offer) = (self.0.clone(), offer.cloned());
+        let serve = move || {
+            if let Err(Ended::Cut { kind, detail }) = shared.serve(number, socket, offer) {
+                shared.complain(CUT_OFF, kind, &detail);
+            }
+            shared.leave(number);
+        };
+        let started = thread::Builder::new().name("nbd client".into()).spawn(serve);
+        started.map(drop).inspect_err(|_| self.0.leave(number))
+    }
+}
+
+impl Shared {
+    fn places(&self) -> MutexGuard<'_, Places> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One client, from the greeting to its end.
+    fn serve(&self, number: u64, socket: OwnedFd, offer: Option<TlsOffer>) -> Result<(), Ended> {
+        let mut client = Client::new(socket)?;
+        let (mut server, early) = Haggle::new(self, &mut client, offer).carry_on()?;
+        if let Some(place) = self.places().clients.get_mut(&number) {
+            place.since = None;
+        }
+        let stop = self.stop.as_raw_fd();
+        relay::relay(&mut client, &mut server, &early, stop, &self.patience)
+    }
+
+    /// A place for a client, if there is one or somebody makes room.
+    fn take_place(&self, socket: &OwnedFd) -> io::Result<Option<u64>> {
+        let socket = UnixStream::from(socket.try_clone()?);
+        let mut places = self.places();
+        if places.clients.len() >= CLIENTS_MAX {
+            let shaking = places.clients.values().filter_map(|place| Some((place.since?, place)));
+            let oldest = shaking.min_by_key(|(since, _)| *since);
+            if let Some((_, place)) = oldest.filter(|(since, _)| since.elapsed() >= HANDSHAKE_MIN) {
+                // One that is gone makes room, too.
+                let _ = place.socket.shutdown(Shutdown::Both);
+                let is_full = |places: &mut Places| places.clients.len() >= CLIENTS_MAX;
+                let waited = self.left.wait_timeout_while(places, ROOM, is_full);
+                places = waited.unwrap_or_else(PoisonError::into_inner).0;
+            }
+        }
+        if places.clients.len() >= CLIENTS_MAX {
+            drop(places);
+            let detail = format!("{CLIENTS_MAX} are there already");
+            self.complain("a client was turned away", "too many are there already", &detail);
+            return Ok(None);
+        }
+        let number = places.next;
+        places.next += 1;
+        places.clients.insert(number, Place { socket, since: Some(Instant::now()) });
+        Ok(Some(number))
+    }
+
+    fn leave(&self, number: u64) {
+        self.places().clients.remove(&number);
+        self.left.notify_all();
+    }
+
+    /// Waits until all clients have gone, for as long as patience has it.
+    fn see_off(&self) {
+        let some_are_there = |places: &mut Places| !places.clients.is_empty();
+        let patience = self.patience.farewell + END;
+        let waited = self.left.wait_timeout_while(self.places(), patience, some_are_there);
+        let left = waited.unwrap_or_else(PoisonError::into_inner).0.clients.len();
+        if left > 0 {
+            warn!("{left} clients had not taken their replies when the gateway ended");
+        }
+    }
+
+    fn now(&self) -> Time {
+        Time(self.began.elapsed().as_nanos() as u64)
+    }
+
+    fn complain(&self, what: &'static str, why: &'static str, detail: &str) {
+        let now = self.now();
+        self.places().complaints.complain(now, what, why, detail);
+    }
+
+    /// Tells of clients like those that were told of; when there will be more to tell.
+    fn tell_more(&self) -> Option<Instant> {
+        let now = self.now();
+        let complaints = &mut self.places().complaints;
+        complaints.tell_more(now);
+        complaints.deadline().map(|time| self.began + Duration::from_nanos(time.0))
+    }
+}
