@@ -28,7 +28,7 @@ completion bash bash-completion/completions lapstrake
 completion zsh zsh/site-functions _lapstrake
 completion fish fish/vendor_completions.d lapstrake.fish
 install -d "$to/lib/systemd/system"
-for unit in lapstrake@.service lapstrake-monitor.service lapstrake-monitor.timer; do
+for unit in lapstrake@.service lapstrake-gateway.service lapstrake-monitor.service lapstrake-monitor.timer; do
     sed "s|/usr/bin/|$prefix/bin/|" "$root/packaging/$unit" >"$to/lib/systemd/system/$unit"
     chmod 644 "$to/lib/systemd/system/$unit"
 done

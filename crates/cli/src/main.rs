@@ -16,6 +16,7 @@ mod detail;
 mod disk;
 mod examine;
 mod exit;
+mod gateway;
 mod generate;
 mod grow;
 mod lab;
@@ -77,6 +78,7 @@ enum Command {
     Look(look::Args),
     Cat(cat::Args),
     Serve(Box<serve::Args>),
+    Gateway(gateway::Args),
     Status(status::Args),
     Monitor(monitor::Args),
     Detail(detail::Args),
@@ -110,6 +112,7 @@ impl Command {
             Self::Look(args) => look::run(&args),
             Self::Cat(args) => cat::run(&args),
             Self::Serve(args) => serve::run(&args),
+            Self::Gateway(args) => gateway::run(&args),
             Self::Status(args) => status::run(&args),
             Self::Monitor(args) => monitor::run(&args),
             Self::Detail(args) => detail::run(&args),
@@ -144,6 +147,7 @@ impl Command {
             Self::Look(args) => args.json,
             Self::Cat(args) => args.json,
             Self::Serve(args) => args.json,
+            Self::Gateway(args) => args.json,
             Self::Status(args) => args.json,
             Self::Monitor(args) => args.json,
             Self::Detail(args) => args.target.json,
@@ -175,7 +179,7 @@ fn main() -> ExitCode {
     let json = cli.command.json();
     let lends_output = matches!(&cli.command, Command::Serve(args) if args.run.is_some());
     outlive_file_limits();
-    let serves = matches!(cli.command, Command::Serve(_));
+    let serves = matches!(cli.command, Command::Serve(_) | Command::Gateway(_));
     if !serves {
         end_quietly_without_reader();
     }

@@ -5,11 +5,11 @@ pub mod config;
 pub mod daemon;
 mod disk;
 mod fronts;
-mod nbd;
+pub mod nbd;
 mod part;
-mod place;
+pub mod place;
 pub mod signals;
-mod tls;
+pub mod tls;
 mod ublk;
 
 use crate::exit::{Exit, Failure, Outcome};
@@ -281,12 +281,7 @@ enum Event {
 
 pub fn run(args: &Args) -> Outcome {
     settings(args).check().map_err(Failure::usage)?;
-    let mut places: Vec<Place> = args.nbd.iter().map(|wanted| wanted.place.clone()).collect();
-    let is_again =
-        |(nth, place): &(usize, &Place)| places[..*nth].iter().any(|one| one.is_that_of(place));
-    if let Some((_, place)) = places.iter().enumerate().find(is_again) {
-        return Err(Failure::usage(format!("--nbd {place}: given twice")));
-    }
+    let mut places = place::places(&args.nbd)?;
     let writes = !args.read_only && args.overlay.is_none();
     if args.which.ignore_bad_block_log && writes {
         return Err(Failure::usage(
@@ -447,7 +442,8 @@ impl Server<'_> {
         let files = self.fronts.served_files(self.args.run.is_some());
         let (handle, uris) = (self.array.handle(), self.fronts.uris());
         let control = Control::start(claim, handle, uris, stopper, files)?;
-        signals::forward(events.clone())?;
+        let forwarded = events.clone();
+        signals::forward(move |signal| forwarded.send(Event::Signal(signal)).is_ok())?;
         let captive = match &self.args.run {
             Some(command) => Some(Captive::start(command, &self.fronts, &self.name, events)?),
             None => None,

@@ -122,6 +122,22 @@ pub struct Detail {
     pub exports: Vec<String>,
 }
 
+/// The path of a URI; none if it is none.
+fn unescaped(text: &str) -> Option<PathBuf> {
+    let mut bytes = Vec::new();
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let digits = [rest.next()?, rest.next()?];
+                u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
+            }
+            _ => byte,
+        });
+    }
+    Some(OsString::from_vec(bytes).into())
+}
+
 /// A part of an array that clients see in its place.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -335,19 +351,14 @@ impl Detail {
     /// The file that it is served as, if it is.
     #[must_use]
     pub fn file(&self) -> Option<PathBuf> {
-        let uri = self.exports.iter().find_map(|uri| uri.strip_prefix("file://"))?;
-        let mut bytes = Vec::new();
-        let mut rest = uri.bytes();
-        while let Some(byte) = rest.next() {
-            bytes.push(match byte {
-                b'%' => {
-                    let digits = [rest.next()?, rest.next()?];
-                    u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
-                }
-                _ => byte,
-            });
-        }
-        Some(OsString::from_vec(bytes).into())
+        unescaped(self.exports.iter().find_map(|uri| uri.strip_prefix("file://"))?)
+    }
+
+    /// The Unix socket at which it is served over NBD, if it is; the first, if there are several.
+    #[must_use]
+    pub fn nbd_socket(&self) -> Option<PathBuf> {
+        let behind = self.exports.iter().find_map(|uri| uri.strip_prefix("nbd+unix:///"))?;
+        unescaped(behind.split_once("?socket=")?.1)
     }
 
     /// Whether a word is in the array's state.

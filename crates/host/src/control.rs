@@ -350,7 +350,10 @@ fn listen(socket: &Path) -> Result<Arc<UnixListener>, ControlError> {
 }
 
 /// Makes the directory, and refuses one into which others could put sockets.
-fn make_directory(dir: &Path) -> Result<(), ControlError> {
+///
+/// # Errors
+/// [`ControlError::Directory`], [`ControlError::Io`].
+pub fn make_directory(dir: &Path) -> Result<(), ControlError> {
     let io = |source| ControlError::Io { path: dir.into(), action: "make it", source };
     DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(io)?;
     let (meta, entry) = (fs::metadata(dir).map_err(io)?, fs::symlink_metadata(dir).map_err(io)?);

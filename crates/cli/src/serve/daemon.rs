@@ -82,9 +82,14 @@ pub fn tell_served(what: &str, log: &Path) -> io::Result<()> {
         redirect(libc::STDOUT_FILENO, &null()?)?;
         redirect(libc::STDERR_FILENO, &to)?;
     }
+    tell_ready(what);
+    Ok(())
+}
+
+/// Tells the service manager that the server serves, and what.
+pub fn tell_ready(what: &str) {
     let what: String = what.chars().filter(|c| !c.is_control()).collect();
     notify(&[NotifyState::Ready, NotifyState::Status(&what)]);
-    Ok(())
 }
 
 fn new_log(path: &Path) -> io::Result<File> {
@@ -95,7 +100,7 @@ fn new_log(path: &Path) -> io::Result<File> {
     File::options().append(true).create_new(true).mode(0o600).open(path)
 }
 
-/// The array is being stopped.
+/// The server is being stopped.
 pub fn tell_stopping() {
     notify(&[NotifyState::Stopping]);
 }

@@ -1,5 +1,6 @@
 //! Where NBD is to be served, as users write it: `unix:PATH`, `HOST:PORT`, or an NBD URI as clients take it.
 
+use crate::exit::Failure;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use std::ffi::{OsStr, OsString};
 use std::fmt::{self, Display};
@@ -71,6 +72,17 @@ impl Wanted {
             Some(_) => Err(FORMS.into()),
             None => tcp(text.strip_prefix("tcp:").unwrap_or(text)).map(at),
         }
+    }
+}
+
+/// All that are wanted, each of which can be had once.
+pub fn places(wanted: &[Wanted]) -> Result<Vec<Place>, Failure> {
+    let places: Vec<Place> = wanted.iter().map(|wanted| wanted.place.clone()).collect();
+    let is_again =
+        |(nth, place): &(usize, &Place)| places[..*nth].iter().any(|one| one.is_that_of(place));
+    match places.iter().enumerate().find(is_again) {
+        Some((_, place)) => Err(Failure::usage(format!("--nbd {place}: given twice"))),
+        None => Ok(places),
     }
 }
 

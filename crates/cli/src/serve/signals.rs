@@ -1,9 +1,7 @@
-//! Signals that end a server become events of its main loop; those that mean nothing to it do nothing.
+//! Signals that end a server are told to it; those that mean nothing to it do nothing.
 
-use super::Event;
 use std::io;
 use std::mem::MaybeUninit;
-use std::sync::mpsc::Sender;
 
 const ENDING: [i32; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
 /// They would end it uncleanly. Not ignored as such, which the command of --run would inherit.
@@ -31,13 +29,13 @@ pub fn block() -> io::Result<()> {
     }
 }
 
-/// Sends each signal that comes as an event, from a thread that ends with the process.
-pub(super) fn forward(events: Sender<Event>) -> io::Result<()> {
+/// Tells of each signal that comes, from a thread that ends with the process, or when nobody wants to hear more.
+pub fn forward(mut tell: impl FnMut(i32) -> bool + Send + 'static) -> io::Result<()> {
     let wait = move || loop {
         let mut signal = 0;
         // SAFETY: both outlive the call.
         let done = unsafe { libc::sigwait(&set(), &mut signal) };
-        if done == 0 && ENDING.contains(&signal) && events.send(Event::Signal(signal)).is_err() {
+        if done == 0 && ENDING.contains(&signal) && !tell(signal) {
             return;
         }
     };

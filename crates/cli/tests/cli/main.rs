@@ -12,6 +12,7 @@ mod examine;
 mod faults;
 mod firmware;
 mod fuse_overlay;
+mod gateway;
 mod generate;
 mod growth_plans;
 mod guides;

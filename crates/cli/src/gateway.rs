@@ -1,0 +1,197 @@
+//! `lapstrake gateway`: one address for many served arrays.
+
+use crate::exit::{Exit, Failure, Outcome};
+use crate::serve::nbd::{At, Socket};
+use crate::serve::place::{self, Wanted};
+use crate::serve::tls::{Tls, TlsArgs};
+use crate::serve::{daemon, signals};
+use crate::target::Place;
+use crate::{complete, options, print};
+use lapstrake_export::Patience;
+use lapstrake_export::gateway::backend::PATIENCE;
+use lapstrake_export::gateway::{Directory, Gateway, Listener};
+use lapstrake_host::control;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use tracing::warn;
+
+const HELP: &str = "\
+Examples:
+  lapstrake gateway --nbd 0.0.0.0:10809 --tls-certificates /etc/pki/nbd
+  lapstrake gateway --nbd 127.0.0.1:10809 data backup
+  nbdinfo --list nbd://127.0.0.1
+
+An export is called as its array is. The empty name, NBD's default export, is the only array that there is; where there are
+several, clients have to say which. What an export is (its size, whether it may be written) its array's own server
+says. An array is found by its control socket, anew for each client: one that is served later is there without a restart,
+one that was stopped is not. Its server has to have NBD at a Unix socket, as it does unless it is told otherwise
+(`lapstrake serve --nbd unix:PATH`).
+
+As with `lapstrake serve`, only addresses of this machine itself are listened at without --tls-certificates, unless
+--no-tls is said, and at most 256 clients are let in at a time. Options and certificates are for all arrays that are
+offered: clients that may come may read and write each of them.
+
+Exit codes:
+  0  stopped, after SIGTERM, SIGINT or SIGHUP
+  1  it could not listen
+  2  usage";
+
+/// Offer all served arrays at one address, over NBD, until SIGTERM or SIGINT.
+///
+/// The arrays' own servers go on serving them; a client of the gateway is joined to the server of the array whose name it
+/// says. When that server ends, its clients' connections do; clients of others notice nothing.
+#[derive(clap::Args)]
+#[command(after_long_help = HELP)]
+pub struct Args {
+    /// Offer only these arrays, now or whenever they are served [default: all]
+    #[arg(value_name = "ARRAY", value_parser = options::array_name, add = complete::arrays())]
+    arrays: Vec<String>,
+    /// Listen at a Unix socket or a TCP port (0: any that is free); may be repeated. A URI is nbd://HOST:PORT or
+    /// nbd+unix:///?socket=PATH
+    #[arg(long, required = true, value_name = "unix:PATH|HOST:PORT|URI", value_parser = Wanted::parser())]
+    nbd: Vec<Wanted>,
+    #[command(flatten)]
+    tls: TlsArgs,
+    #[command(flatten)]
+    place: Place,
+    /// Report in JSON, on one line, once it listens
+    #[arg(long)]
+    pub json: bool,
+}
+
+pub fn run(args: &Args) -> Outcome {
+    if let Some(Wanted { place, export: Some(export) }) =
+        args.nbd.iter().find(|wanted| wanted.export.is_some())
+    {
+        return Err(Failure::usage(format!(
+            "--nbd {place}: exports are called as the arrays are, so none can be named there: leave {export:?} out"
+        )));
+    }
+    let places = place::places(&args.nbd)?;
+    let tls = Tls::new(&args.tls)?;
+    let bind = |place| Socket::bind(place, tls.lets_others_in());
+    let sockets = places.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
+    // Before there are other threads, which inherit the mask.
+    signals::block()?;
+    let (stop, stopper) = std::io::pipe()?;
+    let mut stopper = Some(stopper);
+    signals::forward(move |_| {
+        daemon::tell_stopping();
+        drop(stopper.take());
+        true
+    })?;
+    let dir = args.place.dir();
+    // Nobody else may put sockets there that would be offered as arrays.
+    control::make_directory(&dir)?;
+    let directory = Servers { dir, wanted: args.arrays.clone(), told: Mutex::default() };
+    // Those that cannot be offered are told of at once.
+    let offered: Vec<String> = directory.offered();
+    let gateway = Gateway::new(Box::new(directory), Patience::default(), stop);
+    let listeners = sockets.iter().map(|socket| listener(socket, &tls));
+    let listeners = listeners.collect::<Result<Vec<_>, _>>()?;
+    announce(args, &sockets, &tls, &offered);
+    gateway.run(listeners)?;
+    Ok(Exit::Done)
+}
+
+fn listener(
+    socket: &Socket,
+    tls: &Tls,
+) -> std::io::Result<(Listener, Option<lapstrake_export::tls::TlsOffer>)> {
+    let descriptor = socket.listener.try_clone()?;
+    Ok(match socket.at {
+        At::Unix(_) => (Listener::Unix(descriptor.into()), tls.offer(false)),
+        At::Tcp(_) => (Listener::Tcp(descriptor.into()), tls.offer(true)),
+    })
+}
+
+fn announce(args: &Args, sockets: &[Socket], tls: &Tls, offered: &[String]) {
+    let is_secured = tls.offer(true).is_some_and(|offer| offer.is_required);
+    let uris: Vec<String> = sockets.iter().map(|socket| socket.uri("", is_secured)).collect();
+    let text = if args.json {
+        let control_dir = args.place.dir();
+        let value = json!({
+            "exports": uris,
+            "arrays": offered,
+            "control_dir": control_dir.to_string_lossy(),
+            "pid": std::process::id(),
+        });
+        format!("{value}\n")
+    } else {
+        let uris: String = uris.iter().map(|uri| format!("{uri}\n")).collect();
+        match offered {
+            [] => format!("no array is served yet\n{uris}"),
+            offered => format!("{}\n{uris}", offered.join(", ")),
+        }
+    };
+    // Whoever started it may not read what it says.
+    let _ = print::try_print(format_args!("{text}"));
+    daemon::tell_ready(&uris.join(" "));
+}
+
+/// The arrays' servers, by their control sockets.
+struct Servers {
+    dir: PathBuf,
+    /// Only these; all, if there are none.
+    wanted: Vec<String>,
+    /// Arrays that could not be offered, and why, as it was told last: who asks again and again is told once.
+    told: Mutex<BTreeMap<String, String>>,
+}
+
+impl Servers {
+    /// Those to which a client could be joined.
+    fn offered(&self) -> Vec<String> {
+        let mut names = self.names();
+        names.retain(|name| self.connect(name).is_some());
+        names
+    }
+
+    fn join(&self, name: &str) -> Result<UnixStream, String> {
+        let detail = control::ask_detail(&self.dir, name, Some(PATIENCE));
+        let detail = detail.map_err(|error| error.to_string())?;
+        let Some(path) = detail.nbd_socket() else {
+            return Err(format!(
+                "{name}: not offered: its server has no NBD at a Unix socket; `lapstrake serve --nbd unix:PATH` gives it one"
+            ));
+        };
+        UnixStream::connect(&path).map_err(|error| {
+            format!("{name}: not offered: cannot connect to {}: {error}", path.display())
+        })
+    }
+
+    /// Tells why an array is not offered, unless that was told already.
+    fn tell(&self, name: &str, why: String) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.get(name) != Some(&why) {
+            warn!("{why}");
+            told.insert(name.to_owned(), why);
+        }
+    }
+}
+
+impl Directory for Servers {
+    fn names(&self) -> Vec<String> {
+        let mut names = control::served(&self.dir).unwrap_or_else(|error| {
+            self.tell("", error.to_string());
+            Vec::new()
+        });
+        names.retain(|name| self.wanted.is_empty() || self.wanted.contains(name));
+        names
+    }
+
+    fn connect(&self, name: &str) -> Option<UnixStream> {
+        match self.join(name) {
+            Ok(stream) => {
+                self.told.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+                Some(stream)
+            }
+            Err(why) => {
+                self.tell(name, why);
+                None
+            }
+        }
+    }
+}
