@@ -10,7 +10,7 @@ use crate::{complete, options, print};
 use lapstrake_export::Patience;
 use lapstrake_export::gateway::backend::PATIENCE;
 use lapstrake_export::gateway::{Directory, Gateway, Listener};
-use lapstrake_host::control;
+use lapstrake_host::control::{self, ControlError};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
@@ -24,8 +24,8 @@ Examples:
   lapstrake gateway --nbd 127.0.0.1:10809 data backup
   nbdinfo --list nbd://127.0.0.1
 
-An export is called as its array is. The empty name, NBD's default export, is the only array that there is; where there are
-several, clients have to say which. What an export is (its size, whether it may be written) its array's own server
+An export is called as its array is. The empty name, NBD's default export, is the only array that is served, or that is
+named on the command line; where there are several, clients have to say which. What an export is (its size, whether it may be written) its array's own server
 says. An array is found by its control socket, anew for each client: one that is served later is there without a restart,
 one that was stopped is not. Its server has to have NBD at a Unix socket, as it does unless it is told otherwise
 (`lapstrake serve --nbd unix:PATH`).
@@ -90,22 +90,15 @@ pub fn run(args: &Args) -> Outcome {
     // Those that cannot be offered are told of at once.
     let offered: Vec<String> = directory.offered();
     let gateway = Gateway::new(Box::new(directory), Patience::default(), stop);
-    let listeners = sockets.iter().map(|socket| listener(socket, &tls));
-    let listeners = listeners.collect::<Result<Vec<_>, _>>()?;
     announce(args, &sockets, &tls, &offered);
+    let listening = sockets.into_iter().map(|Socket { listener, at }| match at {
+        At::Unix(file) => (Some(file), (Listener::Unix(listener.into()), tls.offer(false))),
+        At::Tcp(_) => (None, (Listener::Tcp(listener.into()), tls.offer(true))),
+    });
+    // Files of sockets go at the end.
+    let (_files, listeners): (Vec<_>, Vec<_>) = listening.unzip();
     gateway.run(listeners)?;
     Ok(Exit::Done)
-}
-
-fn listener(
-    socket: &Socket,
-    tls: &Tls,
-) -> std::io::Result<(Listener, Option<lapstrake_export::tls::TlsOffer>)> {
-    let descriptor = socket.listener.try_clone()?;
-    Ok(match socket.at {
-        At::Unix(_) => (Listener::Unix(descriptor.into()), tls.offer(false)),
-        At::Tcp(_) => (Listener::Tcp(descriptor.into()), tls.offer(true)),
-    })
 }
 
 fn announce(args: &Args, sockets: &[Socket], tls: &Tls, offered: &[String]) {
@@ -149,15 +142,18 @@ impl Servers {
         names
     }
 
-    fn join(&self, name: &str) -> Result<UnixStream, String> {
-        let detail = control::ask_detail(&self.dir, name, Some(PATIENCE));
-        let detail = detail.map_err(|error| error.to_string())?;
+    /// None if it is served no more, of which `lapstrake status` tells what there is to tell.
+    fn join(&self, name: &str) -> Result<Option<UnixStream>, String> {
+        let detail = match control::ask_detail(&self.dir, name, Some(PATIENCE)) {
+            Err(ControlError::NotServed { .. } | ControlError::Vanished { .. }) => return Ok(None),
+            told => told.map_err(|error| error.to_string())?,
+        };
         let Some(path) = detail.nbd_socket() else {
             return Err(format!(
                 "{name}: not offered: its server has no NBD at a Unix socket; `lapstrake serve --nbd unix:PATH` gives it one"
             ));
         };
-        UnixStream::connect(&path).map_err(|error| {
+        control::reach(&path, PATIENCE).map(Some).map_err(|error| {
             format!("{name}: not offered: cannot connect to {}: {error}", path.display())
         })
     }
@@ -174,7 +170,7 @@ impl Servers {
 
 impl Directory for Servers {
     fn names(&self) -> Vec<String> {
-        let mut names = control::served(&self.dir).unwrap_or_else(|error| {
+        let mut names = control::known(&self.dir).unwrap_or_else(|error| {
             self.tell("", error.to_string());
             Vec::new()
         });
@@ -182,11 +178,18 @@ impl Directory for Servers {
         names
     }
 
+    /// The only one that may be meant, whether it is served just now or not: a client that names none must not get
+    /// another array's data since the server of its own was killed.
+    fn default_name(&self) -> Option<String> {
+        let mut names = if self.wanted.is_empty() { self.names() } else { self.wanted.clone() };
+        names.pop().filter(|_| names.is_empty())
+    }
+
     fn connect(&self, name: &str) -> Option<UnixStream> {
         match self.join(name) {
             Ok(stream) => {
                 self.told.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
-                Some(stream)
+                stream
             }
             Err(why) => {
                 self.tell(name, why);

@@ -10,6 +10,7 @@
 
 mod answer;
 mod ask;
+mod reach;
 mod refusal;
 mod talks;
 
@@ -32,7 +33,8 @@ use std::time::{Duration, Instant};
 use talks::Talks;
 use thiserror::Error;
 
-pub use ask::{PATIENCE, ask, ask_detail, forget, served, vanished};
+pub use ask::{PATIENCE, ask, ask_detail, forget, known, served, vanished};
+pub use reach::reach;
 
 /// Longest line of a request, bytes.
 const LINE_MAX: u64 = 64 << 10;

@@ -200,15 +200,12 @@ fn what_cannot_be_offered_is_told_once() {
     for _ in 0..3 {
         assert_eq!(listed(&lab), ["a"]);
     }
-    // The default is the only one.
     let size = |name: &str| script(&lab, &format!("nbdinfo --size '{}'", at_gateway(name)));
-    assert_eq!(size("").ok().out.trim(), servers[0].facts["array_bytes"].to_string());
-    for name in ["b", "nosuch", "%2E%2E%2Fa"] {
+    for name in ["b", "nosuch", "%2E%2E%2Fa", ""] {
         let unknown = size(name);
         assert!(unknown.code != 0 && unknown.err.contains("export"), "{unknown:?}");
     }
     let server = lab.serve(C);
-    assert_ne!(size("").code, 0, "of two there is no default");
     let told = said(all);
     assert_eq!(told.lines().count(), 1, "{told}");
     assert!(told.contains("b: not offered: its server has no NBD at a Unix socket"), "{told}");
@@ -218,6 +215,63 @@ fn what_cannot_be_offered_is_told_once() {
     assert_ne!(size("a").code, 0);
     assert_eq!(said(some), "");
     servers.into_iter().chain([server]).for_each(Server::stop);
+}
+
+#[test]
+fn the_default_is_the_only_array_and_never_another_than_a_client_may_mean() {
+    if !has("a gateway's default export", &["nbdinfo"]) {
+        return;
+    }
+    let lab = three_arrays();
+    let all = gateway(&lab, "--nbd unix:gw");
+    let default = || script(&lab, &format!("nbdinfo --size '{}'", at_gateway("")));
+    assert_ne!(default().code, 0, "there is none");
+    let a = lab.serve(A);
+    let bytes = a.facts["array_bytes"].to_string();
+    assert_eq!(default().ok().out.trim(), bytes);
+    let b = lab.serve(B);
+    assert_ne!(default().code, 0, "of two");
+    b.kill();
+    assert_ne!(default().code, 0, "of one and one that was killed");
+    assert_eq!(lab.run("stop b").code, 3, "it is forgotten");
+    assert_eq!(default().ok().out.trim(), bytes);
+    assert_eq!(said(all), "");
+    let b = lab.serve(B);
+    let named = gateway(&lab, "--nbd unix:gw a");
+    assert_eq!(default().ok().out.trim(), bytes);
+    assert_eq!(said(named), "");
+    let named = gateway(&lab, "--nbd unix:gw a later");
+    assert_ne!(default().code, 0, "the other may be meant");
+    assert_eq!(said(named), "");
+    [a, b].into_iter().for_each(Server::stop);
+}
+
+#[test]
+fn a_server_that_is_stuck_keeps_no_client_of_others_waiting() {
+    if !has("a gateway with a server that is stuck", &["nbdinfo"]) {
+        return;
+    }
+    let lab = three_arrays();
+    let (stuck, other) = (lab.serve(A), lab.serve(B));
+    let gateway = gateway(&lab, "--nbd unix:gw");
+    let mut waiting = joined(&lab, "a");
+    stuck.signal("-STOP");
+    waiting.send(crate::client::Ask::Read, 0, 1, 0, 512, &[]).unwrap();
+    // Those who ask for it meanwhile are still waiting for an answer when others are served.
+    let asking = format!("nbdinfo --size '{}' & asked=$!", at_gateway("a"));
+    let others = format!("nbdinfo --size '{}'; kill -0 $asked; wait $asked", at_gateway("b"));
+    let ran = script(&lab, &format!("{asking}; {others}"));
+    assert_eq!(ran.out.trim(), other.facts["array_bytes"].to_string(), "{ran:?}");
+    assert!(ran.code != 0 && !ran.err.contains("No such process"), "{ran:?}");
+    assert_eq!(listed(&lab), ["b"]);
+    stuck.signal("-CONT");
+    assert_eq!(waiting.receive().unwrap(), (1, 0));
+    let _read: [u8; 512] = waiting.take().unwrap();
+    assert_eq!(listed(&lab), ["a", "b"]);
+    waiting.disconnect();
+    let said = said(gateway);
+    assert_eq!(said.matches("a: its server has not answered for 5 s").count(), 1, "{said}");
+    [stuck, other].into_iter().for_each(Server::stop);
 }
 
 /// A client that asks in an order of its own, and gets what each answer should be.

@@ -188,25 +188,19 @@ impl<'a> Haggle<'a> {
 
     /// The server of the export that the question names, and the export's name.
     fn backend(&mut self) -> Option<(String, Backend)> {
-        let name = std::str::from_utf8(self.handshake.name()?).ok()?;
-        let no_zeroes = self.handshake.does_without_zeroes();
-        if name.is_empty() {
-            return self.only_one(no_zeroes);
-        }
-        let name = name.to_owned();
-        let backend = match self.backends.remove(&name) {
-            Some(backend) => backend,
-            None if !self.shared.directory.names().contains(&name) => return None,
-            None => self.shared.greet(&name, no_zeroes)?,
+        let directory = &self.shared.directory;
+        let name = match std::str::from_utf8(self.handshake.name()?).ok()? {
+            "" => directory.default_name()?,
+            name => name.to_owned(),
         };
+        if let Some(backend) = self.backends.remove(&name) {
+            return Some((name, backend));
+        }
+        if !directory.names().contains(&name) {
+            return None;
+        }
+        let backend = self.shared.greet(&name, self.handshake.does_without_zeroes())?;
         Some((name, backend))
-    }
-
-    /// The only export that there is, if there is only one: the default.
-    fn only_one(&mut self, no_zeroes: bool) -> Option<(String, Backend)> {
-        let mut offered = self.shared.ask_all(|name| self.shared.greet(name, no_zeroes));
-        let (name, backend) = offered.pop().filter(|_| offered.is_empty())?;
-        Some((name.clone(), self.backends.remove(&name).unwrap_or(backend)))
     }
 }
 
@@ -246,9 +240,10 @@ impl Shared {
         for names in self.directory.names().chunks(ASKED_AT_ONCE) {
             let some = thread::scope(|scope| {
                 let ask = &ask;
-                let asked = names.iter().map(|name| scope.spawn(move || ask(name)));
-                let asked: Vec<_> = asked.collect();
-                let told = asked.into_iter().map(|asked| asked.join().expect("who asks ends"));
+                let start = |name| thread::Builder::new().spawn_scoped(scope, move || ask(name));
+                // Where the system has no thread for it, it is left out.
+                let asked: Vec<_> = names.iter().map(|name| start(name).ok()).collect();
+                let told = asked.into_iter().map(|asked| asked?.join().expect("who asks ends"));
                 told.collect::<Vec<_>>()
             });
             let some = names.iter().cloned().zip(some);

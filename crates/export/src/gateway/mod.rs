@@ -50,8 +50,11 @@ const END: Duration = Duration::from_secs(1);
 
 /// Finds the servers of arrays.
 pub trait Directory: Send + Sync {
-    /// The arrays that may be offered now, in order.
+    /// The arrays that may be offered now, in order. Nobody is waited for to say so.
     fn names(&self) -> Vec<String>;
+
+    /// The array that is meant by who names none.
+    fn default_name(&self) -> Option<String>;
 
     /// A connection to an array's server, which speaks NBD to it. None, told to whom it concerns, if there is none to
     /// be had.
@@ -217,15 +220,29 @@ impl Gateway {
             Err(error) => return Err(error),
         };
         let Some(number) = self.0.take_place(&socket)? else { return Ok(()) };
-        let (shared, offer) = (self.0.clone(), offer.cloned());
+        // It is given up with the thread, or instead of it.
+        let seat = Seat { shared: self.0.clone(), number };
+        let offer = offer.cloned();
         let serve = move || {
+            let shared = &seat.shared;
             if let Err(Ended::Cut { kind, detail }) = shared.serve(number, socket, offer) {
                 shared.complain(CUT_OFF, kind, &detail);
             }
-            shared.leave(number);
         };
-        let started = thread::Builder::new().name("nbd client".into()).spawn(serve);
-        started.map(drop).inspect_err(|_| self.0.leave(number))
+        thread::Builder::new().name("nbd client".into()).spawn(serve).map(drop)
+    }
+}
+
+/// A client's place, until this is dropped.
+struct Seat {
+    shared: Arc<Shared>,
+    number: u64,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.shared.places().clients.remove(&self.number);
+        self.shared.left.notify_all();
     }
 }
 
@@ -270,11 +287,6 @@ impl Shared {
         places.next += 1;
         places.clients.insert(number, Place { socket, since: Some(Instant::now()) });
         Ok(Some(number))
-    }
-
-    fn leave(&self, number: u64) {
-        self.places().clients.remove(&number);
-        self.left.notify_all();
     }
 
     /// Waits until all clients have gone, for as long as patience has it.

@@ -27,6 +27,10 @@ impl Directory for One {
         vec!["x".into()]
     }
 
+    fn default_name(&self) -> Option<String> {
+        None
+    }
+
     fn connect(&self, _: &str) -> Option<UnixStream> {
         let (ours, its) = UnixStream::pair().unwrap();
         for end in [&ours, &its] {

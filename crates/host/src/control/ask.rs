@@ -1,6 +1,7 @@
 //! The side of who asks a server.
 
-use super::{ControlError, Meant, array_name, file_name, lock_name, socket_path};
+use super::reach::reach;
+use super::{ControlError, GLANCE, Meant, array_name, file_name, lock_name, socket_path};
 use lapstrake_control::{Described, Detail, Refused, Request};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -73,8 +74,18 @@ fn exchange<A: DeserializeOwned>(
     let path = socket_path(dir, name)?;
     let at = &path;
     let io = |action| move |source| ControlError::Io { path: at.clone(), action, source };
-    let mut stream = match connect(dir, name, &path) {
+    let seconds = limit.as_secs_f64();
+    let connected = loop {
+        match connect(dir, name, &path, limit) {
+            Err(error) if is_silence(&error) && on_silence().is_continue() => {}
+            done => break done,
+        }
+    };
+    let mut stream = match connected {
         Ok(stream) => stream,
+        Err(error) if is_silence(&error) => {
+            return Err(ControlError::Silent { name: name.into(), path, seconds });
+        }
         Err(error) if is_absent(&error) && is_claimed(dir, name) => {
             return Err(ControlError::CutOff { name: name.into(), path });
         }
@@ -101,9 +112,7 @@ fn exchange<A: DeserializeOwned>(
             let mut stream = BufReader::new(stream);
             loop {
                 match stream.read_until(b'\n', &mut reply) {
-                    Err(error)
-                        if error.kind() == io::ErrorKind::WouldBlock
-                            && on_silence().is_continue() => {}
+                    Err(error) if is_silence(&error) && on_silence().is_continue() => {}
                     read => break read.map_err(|error| ("read from it", error)),
                 }
             }
@@ -113,8 +122,7 @@ fn exchange<A: DeserializeOwned>(
         Err((_, error)) if has_ended(&error) => {
             return Err(ControlError::Ended { name: name.into(), path });
         }
-        Err((_, error)) if error.kind() == io::ErrorKind::WouldBlock => {
-            let seconds = limit.as_secs_f64();
+        Err((_, error)) if is_silence(&error) => {
             return Err(ControlError::Silent { name: name.into(), path, seconds });
         }
         Err((action, error)) => return Err(io(action)(error)),
@@ -146,10 +154,10 @@ fn meant(dir: &Path, name: &str) -> Option<Meant> {
 }
 
 /// A server that begins or ends has its name without a socket for a moment.
-fn connect(dir: &Path, name: &str, socket: &Path) -> io::Result<UnixStream> {
+fn connect(dir: &Path, name: &str, socket: &Path, limit: Duration) -> io::Result<UnixStream> {
     let end = Instant::now() + WITHOUT_SOCKET;
     loop {
-        match UnixStream::connect(socket) {
+        match reach(socket, limit) {
             Err(error) if is_absent(&error) && Instant::now() < end && is_claimed(dir, name) => {
                 std::thread::sleep(WITHOUT_SOCKET / 100);
             }
@@ -161,6 +169,11 @@ fn connect(dir: &Path, name: &str, socket: &Path) -> io::Result<UnixStream> {
 fn is_claimed(dir: &Path, name: &str) -> bool {
     let lock = File::open(dir.join(file_name(name, ".lock")));
     lock.is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
+}
+
+/// Nothing has come within the time, or there was no room in the server's queue.
+fn is_silence(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock
 }
 
 fn has_ended(error: &io::Error) -> bool {
@@ -176,7 +189,18 @@ fn is_absent(error: &io::Error) -> bool {
 /// # Errors
 /// [`ControlError::Io`].
 pub fn served(dir: &Path) -> Result<Vec<String>, ControlError> {
-    names(dir, |socket, _| UnixStream::connect(socket).is_ok())
+    names(dir, |socket, _| {
+        reach(socket, GLANCE).map_or_else(|error| is_silence(&error), |_answers| true)
+    })
+}
+
+/// The names of arrays that are served, or were by servers that have ended without giving them up, in order; without
+/// asking anybody.
+///
+/// # Errors
+/// [`ControlError::Io`].
+pub fn known(dir: &Path) -> Result<Vec<String>, ControlError> {
+    names(dir, |_, _| true)
 }
 
 /// The names of arrays whose servers have ended without giving them up, in order.
@@ -187,7 +211,7 @@ pub fn vanished(dir: &Path) -> Result<Vec<String>, ControlError> {
     names(dir, |socket, name| {
         let refuses = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
         // One that ends cleanly gives up its name last.
-        UnixStream::connect(socket).is_err_and(refuses)
+        reach(socket, GLANCE).is_err_and(refuses)
             && !is_claimed(dir, name)
             && socket.symlink_metadata().is_ok()
     })
