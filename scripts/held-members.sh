@@ -20,10 +20,15 @@ held_members() {
     cc -O2 -o "$scratch/held-disk" "$here/held-disk.c" $(pkg-config --cflags --libs fuse3)
     local names=("${@:3}")
     [[ ${#names[@]} -gt 0 ]] || names=(a b c d)
+    # Before all others: they do next to nothing, and hold their time on a busy machine, too.
+    local first=(chrt --fifo 1)
+    if ! "${first[@]}" true 2>/dev/null; then
+        echo "members do not run before others here (CAP_SYS_NICE), and take longer on a busy machine"
+        first=()
+    fi
     for member in "${names[@]}"; do
         mkdir "$scratch/$member"
-        # Before all others: they do next to nothing, and hold their time on a busy machine, too.
-        setsid chrt --fifo 1 "$scratch/held-disk" "$1" "$2" "$scratch/$member" >/dev/null 2>&1 </dev/null &
+        setsid "${first[@]}" "$scratch/held-disk" "$1" "$2" "$scratch/$member" >/dev/null 2>&1 </dev/null &
         members+=("$member")
         until [[ -e $scratch/$member/disk ]]; do sleep 0.1; done
     done

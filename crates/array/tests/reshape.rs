@@ -104,3 +104,24 @@ fn who_has_missed_the_beginning_has_no_second_parity() {
         }
     }
 }
+
+/// What would be lost: the parity of the array before, if who was away since it had more members were asked about its last
+/// slot.
+#[test]
+fn who_was_away_says_nothing_of_the_last_slot() {
+    let old = superblocks(Level::Raid4);
+    let raid4 = |disks| of(&old[0], Level::Raid4, Layout::Parity(ParityLayout::ParityLast), disks);
+    let mut known: Vec<Superblock> = old[..2].to_vec();
+    known.iter_mut().for_each(|own| own.set_events(20));
+    let mut away = of(&old[2], Level::Raid4, Layout::Parity(ParityLayout::ParityLast), 3);
+    away.set_role_of(2, Role::Active(Slot(0)));
+    for away in [None, Some(away)] {
+        let mut found: Vec<Option<Superblock>> =
+            known.iter().map(|own| Some(begun(own, &raid4(2), &raid4(2)))).chain([away]).collect();
+        let Halves { before, .. } = Halves::of(&mut found).unwrap();
+        for own in before[..2].iter().flatten() {
+            let roles: Vec<Role> = (0..2).map(|number| own.role_of(number)).collect();
+            assert_eq!(roles, [Role::Active(Slot(0)), Role::Active(Slot(1))], "{own:?}");
+        }
+    }
+}

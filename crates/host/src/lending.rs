@@ -9,7 +9,7 @@ use std::sync::{
 ///
 /// It may while no redundancy is computed of what is written, and nothing that was read is written again: parity and data,
 /// or two copies, would differ. So it ends before the array begins to get another geometry, or a part is shown in its
-/// place, and does not come back until the array is started anew.
+/// place, also where that is refused at the last moment, and does not come back until the array is started anew.
 #[derive(Clone, Debug)]
 pub struct Lending(Arc<AtomicBool>);
 

@@ -431,7 +431,8 @@ impl System {
         }
         self.writes_out -= 1;
         self.writes_ended += 1;
-        if self.throttle.ends(self.is_full) {
+        let wakes = self.throttle.ends(self.is_full);
+        if wakes {
             for (op, lba, blocks, purpose) in std::mem::take(&mut self.sleepers) {
                 self.submit(op, lba, blocks, purpose);
             }
@@ -447,6 +448,9 @@ impl System {
             }
             Purpose::Journal | Purpose::Flush => self.go_on_with_commit(),
             Purpose::Read(..) => unreachable!("it has ended above"),
+        }
+        if wakes {
+            self.pump();
         }
     }
 }

@@ -94,14 +94,13 @@ impl Halves {
         };
         let both = superblocks.iter().map(|own| own.as_ref().map(half).unzip());
         let (mut before, after): (Vec<_>, Vec<_>) = both.unzip();
-        let is_half = |own: &Option<Superblock>| own.as_ref().and_then(fresh).is_some();
-        let halves = before.iter_mut().zip(&*superblocks).filter(|(_, own)| is_half(own));
-        let mut halves: Vec<&mut Superblock> =
-            halves.filter_map(|(half, _)| half.as_mut()).collect();
-        let last = halves.iter().map(|own| own.raid_disks()).max();
-        let last = last.map(|disks| Slot(disks.saturating_sub(1)));
-        if !halves.iter().any(|own| last.is_some_and(|last| has_slot(own, last))) {
-            for own in &mut halves {
+        let halves = before.iter_mut().zip(&*superblocks).filter_map(|(half, own)| {
+            let (half, own) = (half.as_mut()?, own.as_ref()?);
+            Some((half, own, fresh(own)?))
+        });
+        let mut halves: Vec<(&mut Superblock, &Superblock, Reshape)> = halves.collect();
+        if !halves.iter().any(|(half, own, fresh)| has_last_slot(half, own, fresh)) {
+            for (own, ..) in &mut halves {
                 let without = own.without_second_parity().or_else(|| own.without_parity());
                 **own = without.unwrap_or_else(|| own.clone());
             }
@@ -119,7 +118,7 @@ fn halves(own: &Superblock, fresh: &Reshape) -> (Superblock, Superblock) {
     before.set_component(fresh.before.component());
     after.set_component(fresh.after.component());
     // Nothing is moved before every member knows of the beginning, which this one has just missed.
-    if own.events().saturating_add(1) >= fresh.after.events() {
+    if has_seen(own, fresh) {
         let numbers = (0..fresh.after.table_len()).chain([own.dev_number()]);
         for number in numbers {
             let role = fresh.after.role_of(number);
@@ -131,11 +130,18 @@ fn halves(own: &Superblock, fresh: &Reshape) -> (Superblock, Superblock) {
     (before, after)
 }
 
-/// Whether this member has all data of that slot, the last of the array before: of a RAID5 that gets a second parity
-/// superblocks tell as of a RAID6 that lacks it, of a RAID0 that grows as of a RAID4 without parity, whose slot gets data.
-/// Who has missed the beginning tells of a slot less, and has its last one.
-fn has_slot(before: &Superblock, slot: Slot) -> bool {
-    before.role() == Role::Active(slot) && before.recovery_offset().is_none()
+/// Whether it has seen all but the last event.
+fn has_seen(own: &Superblock, fresh: &Reshape) -> bool {
+    own.events().saturating_add(1) >= fresh.after.events()
+}
+
+/// Whether this member has all data of the last slot of the array before: of a RAID5 that gets a second parity superblocks
+/// tell as of a RAID6 that lacks it, of a RAID0 that grows as of a RAID4 without parity, whose slot gets data. Who has missed
+/// the beginning may tell of a slot less, and who was away of any number.
+fn has_last_slot(before: &Superblock, own: &Superblock, fresh: &Reshape) -> bool {
+    let last = Slot(fresh.before.raid_disks().saturating_sub(1));
+    let is_there = own.reshape().is_some() || has_seen(own, fresh);
+    is_there && before.role() == Role::Active(last) && before.recovery_offset().is_none()
 }
 
 fn shift(reshape: &Reshape) -> i64 {

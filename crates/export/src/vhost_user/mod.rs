@@ -162,5 +162,5 @@ fn locked(backend: &Mutex<Backend>) -> MutexGuard<'_, Backend> {
 fn has_come(socket: &UnixStream, patience: Duration) -> bool {
     let mut poll = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one entry, which is alive.
-    unsafe { libc::poll(&raw mut poll, 1, patience.as_millis() as i32) != 0 }
+    unsafe { libc::poll(&raw mut poll, 1, patience.as_millis() as i32) > 0 }
 }

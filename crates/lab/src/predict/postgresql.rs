@@ -101,7 +101,9 @@ pub(super) fn server(configuration: &str) -> Result<Server, String> {
         let time = |unit| time(value, unit).ok_or_else(wrong);
         match key.as_str() {
             "shared_buffers" => server.shared_buffers = bytes(8192)?,
-            "wal_buffers" => wal_buffers = Some(bytes(8192)?),
+            "wal_buffers" if value == "-1" => wal_buffers = None,
+            // As `check_wal_buffers` does it: four pages at the least.
+            "wal_buffers" => wal_buffers = Some(bytes(8192)?.max(4 * 8192)),
             "max_wal_size" => log_max = bytes(1 << 20)?,
             "checkpoint_segments" => segments = Some(value.parse::<u64>().map_err(|_| wrong())?),
             "checkpoint_timeout" => server.checkpoint_timeout = time(1000.0)?,
@@ -180,6 +182,8 @@ mod tests {
         assert_eq!(server.checkpoint_segments, 256 * 2 / 3);
         assert_eq!(server.checkpoint_timeout, Nanos::from_ms(900e3));
         assert_eq!(super::server("").unwrap(), Server::default());
+        assert_eq!(super::server("wal_buffers = -1").unwrap(), Server::default());
+        assert_eq!(super::server("wal_buffers = 0").unwrap().wal_buffers, 32768);
         assert_eq!(super::server("shared_buffers = 1000").unwrap().shared_buffers, 8_192_000);
     }
 

@@ -1,10 +1,12 @@
 //! Throttling of writes in a device's queue, as Linux does it from 4.10 on (`blk-wbt`) for devices with a write cache.
 //!
-//! So many writes may be under way at once, by their kind; flushes count as writes. Who finds no room sleeps, and whoever comes while somebody sleeps does so, too, until **nothing** is under way any more: the cache of the
-//! device is to be empty then. While writers of files wait for room in the page cache, sleepers are woken sooner.
+//! So many writes may be under way at once, by their kind; flushes count as writes. Who finds no room sleeps, and whoever
+//! comes while somebody sleeps does so, too, until **nothing** is under way any more: the cache of the device is to be empty
+//! then. While writers of files wait for room in the page cache, sleepers are woken sooner.
 //!
-//! Depths are what they grow to where nobody reads. What it does not do: make them smaller when reads take long, nor tell
-//! write-back that is due from what was sent on demand (on Linux 6.18 both went in batches of 48).
+//! Depths are what they grow to where nobody reads. What it does not do: make them smaller when reads take long, tell
+//! write-back that is due from what was sent on demand (on Linux 6.18 both went in batches of 48), nor wake sleepers sooner
+//! where a device has no write cache.
 //!
 //! Source: block/blk-wbt.c (`get_limit`, `wbt_rqw_done`), block/blk-rq-qos.c (`rq_qos_wait`), read for what they do.
 
