@@ -6,7 +6,10 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::members;
 use crate::options;
 use crate::target::Target;
-use lapstrake::control::{Added, BitmapLocation, BitmapPlace, Detail, Grown, Request, WantedSize};
+use lapstrake::control::{
+    Added, BitmapLocation, BitmapPlace, Detail, Grown, MemberDetail, MemberState, Request,
+    WantedSize,
+};
 use lapstrake_device::{MemberSpec, quoted, quoted_path};
 use lapstrake_geometry::Level;
 use lapstrake_host::create::NewBitmap;
@@ -137,17 +140,18 @@ pub fn run(args: &Args) -> Outcome {
 fn resize(args: &Args) -> Outcome {
     let Args { target, size, array_size, raid_devices, assume_clean, .. } = args;
     let is_moved = args.level.is_some() || args.chunk.is_some() || args.layout.is_some();
-    let level = match raid_devices {
-        Some(_) => target.detail(None)?.level,
-        None => String::new(),
-    };
+    let before = raid_devices.map(|_| target.detail(None)).transpose()?;
+    let level = before.as_ref().map(|before| before.level.clone()).unwrap_or_default();
     let is_reshaped =
         matches!(level.as_str(), "linear" | "raid0" | "raid4" | "raid5" | "raid6" | "raid10");
     if is_moved || is_reshaped {
         return reshape(args);
     }
     // Of another level nothing is added that could not become a copy.
-    let added = if level == "raid1" { &args.members[..] } else { &[] };
+    let added = match before.filter(|_| level == "raid1") {
+        Some(before) => newcomers(args, &before)?,
+        None => Vec::new(),
+    };
     let request = Request::Resize {
         size: *size,
         array_size: *array_size,
@@ -155,9 +159,12 @@ fn resize(args: &Args) -> Outcome {
         assume_clean: *assume_clean,
     };
     if args.dry_run {
-        return plan::run(target, request, added, args.force, &args.pace()?);
+        return plan::run(target, request, &added, args.force, &args.pace()?);
     }
-    add_members(args, added)?;
+    if !added.is_empty() {
+        plan::check(target, request.clone(), &added, args.force)?;
+    }
+    add_members(args, &added)?;
     let Grown { changed } = target.ask(&request)?;
     let Detail { array_bytes, component_bytes, raid_devices, .. } = target.detail(None)?;
     if target.json {
@@ -192,6 +199,19 @@ impl Args {
     }
 }
 
+/// Who is to be added and is no spare yet, as after a command that came so far.
+fn newcomers(args: &Args, before: &Detail) -> Result<Vec<MemberSpec>, Failure> {
+    let mut newcomers = Vec::new();
+    for spec in &args.members {
+        let path = members::absolute(spec)?;
+        let is_it = |one: &MemberDetail| one.path == path && one.state == MemberState::Spare;
+        if !before.members.iter().any(is_it) {
+            newcomers.push(spec.clone());
+        }
+    }
+    Ok(newcomers)
+}
+
 fn add_members(args: &Args, members: &[MemberSpec]) -> Result<(), Failure> {
     for spec in members {
         let member = members::absolute(spec)?;
@@ -209,19 +229,22 @@ fn reshape(args: &Args) -> Outcome {
         chunk_bytes: *chunk,
         layout: layout.clone(),
     };
+    let before = target.detail(None)?;
+    let newcomers = newcomers(args, &before)?;
     if args.dry_run {
-        return plan::run(target, request, &args.members, args.force, &args.pace()?);
+        return plan::run(target, request, &newcomers, args.force, &args.pace()?);
+    }
+    if !newcomers.is_empty() {
+        plan::check(target, request.clone(), &newcomers, args.force)?;
     }
     // A RAID0 takes in nobody, but what it becomes.
-    let is_added_later = target.detail(None)?.level == "raid0";
+    let is_added_later = before.level == "raid0";
     if !is_added_later {
-        add_members(args, &args.members)?;
-    } else if !args.members.is_empty() {
-        plan::check(target, request.clone(), &args.members, args.force)?;
+        add_members(args, &newcomers)?;
     }
     let asked = target.ask(&request);
     if asked.is_err() && !is_added_later {
-        for spec in &args.members {
+        for spec in &newcomers {
             errln!(
                 "{spec}: is a spare of {} now; `lapstrake remove {} {}` takes it out",
                 target.name,
@@ -231,7 +254,7 @@ fn reshape(args: &Args) -> Outcome {
         }
     }
     let Grown { changed } = asked?;
-    if is_added_later && let Err(failure) = add_members(args, &args.members) {
+    if is_added_later && let Err(failure) = add_members(args, &newcomers) {
         let name = quoted(&target.name);
         errln!(
             "{}: has its new level, and lacks members; `lapstrake add {name} MEMBER` gives it some, `lapstrake grow {name} \
