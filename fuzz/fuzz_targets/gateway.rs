@@ -55,6 +55,6 @@ fn answer(handshake: &mut Handshake, server: &mut &[u8]) {
         Ok(replies) if option == opt::LIST => handshake.list(&replies.bytes[..replies.entries]),
         Ok(replies) => handshake.pass_on(&replies.bytes),
         // Refused, only the name alone ends it.
-        Err(_) => assert!(handshake.refuse("why").is_ok() || option != opt::GO),
+        Err(_) => assert_eq!(handshake.refuse("why").is_err(), option == opt::EXPORT_NAME),
     }
 }

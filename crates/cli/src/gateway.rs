@@ -9,13 +9,16 @@ use crate::target::Place;
 use crate::{complete, options, print};
 use lapstrake_export::Patience;
 use lapstrake_export::gateway::backend::PATIENCE;
-use lapstrake_export::gateway::{Directory, Gateway, Listener};
+use lapstrake_export::gateway::{Directory, Gateway, Listener, Question};
 use lapstrake_host::control::{self, ControlError};
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 use tracing::warn;
 
 const HELP: &str = "\
@@ -25,21 +28,21 @@ Examples:
   nbdinfo --list nbd://127.0.0.1
 
 An export is called as its array is. The empty name, NBD's default export, is the only array that is served, or that is
-named on the command line; where there are several, clients have to say which. What an export is (its size, whether it may be written) its array's own server
-says. An array is found by its control socket, anew for each client: one that is served later is there without a restart,
-one that was stopped is not. Its server has to have NBD at a Unix socket, as it does unless it is told otherwise
-(`lapstrake serve --nbd unix:PATH`).
+named on the command line; where there are several, clients have to say which. What an export is (its size, whether it
+may be written) its array's own server says. An array is found by its control socket, anew for each client: one that is
+served later is there without a restart, one that was stopped is not. Its server has to have NBD at a Unix socket, as it
+does unless it is told otherwise (`lapstrake serve --nbd unix:PATH`).
 
 As with `lapstrake serve`, only addresses of this machine itself are listened at without --tls-certificates, unless
---no-tls is said, and at most 256 clients are let in at a time. Options and certificates are for all arrays that are
-offered: clients that may come may read and write each of them.
+--no-tls is said. At most 256 clients are let in at a time, 224 of them to one array. Options and certificates are for
+all arrays that are offered: clients that may come may read and write each of them.
 
 Exit codes:
   0  stopped, after SIGTERM, SIGINT or SIGHUP
   1  it could not listen
   2  usage";
 
-/// Offer all served arrays at one address, over NBD, until SIGTERM or SIGINT.
+/// Offer all served arrays at one address, over NBD, until SIGTERM, SIGINT or SIGHUP.
 ///
 /// The arrays' own servers go on serving them; a client of the gateway is joined to the server of the array whose name it
 /// says. When that server ends, its clients' connections do; clients of others notice nothing.
@@ -70,6 +73,7 @@ pub fn run(args: &Args) -> Outcome {
             "--nbd {place}: exports are called as the arrays are, so none can be named there: leave {export:?} out"
         )));
     }
+    raise_descriptor_limit();
     let places = place::places(&args.nbd)?;
     let tls = Tls::new(&args.tls)?;
     let bind = |place| Socket::bind(place, tls.lets_others_in());
@@ -86,7 +90,12 @@ pub fn run(args: &Args) -> Outcome {
     let dir = args.place.dir();
     // Nobody else may put sockets there that would be offered as arrays.
     control::make_directory(&dir)?;
-    let directory = Servers { dir, wanted: args.arrays.clone(), told: Mutex::default() };
+    let directory = Servers {
+        dir,
+        wanted: args.arrays.clone(),
+        told: Mutex::default(),
+        asked: Mutex::default(),
+    };
     // Those that cannot be offered are told of at once.
     let offered: Vec<String> = directory.offered();
     let gateway = Gateway::new(Box::new(directory), Patience::default(), stop);
@@ -132,30 +141,74 @@ struct Servers {
     wanted: Vec<String>,
     /// Arrays that could not be offered, and why, as it was told last: who asks again and again is told once.
     told: Mutex<BTreeMap<String, String>>,
+    /// Arrays whose servers are being asked where they have NBD: however many clients want to know, it is asked once, since
+    /// a control socket serves few at a time, and is there for others.
+    asked: Mutex<BTreeMap<String, Arc<WhereNbd>>>,
 }
+
+/// Where an array's server has NBD, if it is served, or why that cannot be told.
+type WhereNbd = Question<Result<Option<PathBuf>, String>>;
+
+/// How long to wait before a server is asked again that had no time for it.
+const AGAIN: Duration = Duration::from_millis(50);
 
 impl Servers {
     /// Those to which a client could be joined.
     fn offered(&self) -> Vec<String> {
-        let mut names = self.names();
-        names.retain(|name| self.connect(name).is_some());
-        names
+        let names = self.names();
+        let until = Instant::now() + PATIENCE;
+        // Side by side, since some may be stuck.
+        thread::scope(|scope| {
+            let asked: Vec<_> = names
+                .iter()
+                .map(|name| scope.spawn(move || self.connect(name, until).is_some()))
+                .collect();
+            let is_there = asked.into_iter().map(|asked| asked.join().expect("who asks ends"));
+            let named = names.iter().zip(is_there);
+            named.filter(|(_, is_there)| *is_there).map(|(name, _)| name.clone()).collect()
+        })
+    }
+
+    /// Where an array's server has NBD, as it says itself; as [`Self::join`].
+    fn ask(&self, name: &str) -> Result<Option<PathBuf>, String> {
+        let until = Instant::now() + PATIENCE;
+        let detail = loop {
+            match control::ask_detail(&self.dir, name, Some(PATIENCE)) {
+                Err(ControlError::NotServed { .. } | ControlError::Vanished { .. }) => {
+                    return Ok(None);
+                }
+                // Too many others ask just now, or it ends; there is no other reason to refuse this.
+                Err(ControlError::Refused { .. }) if Instant::now() < until => thread::sleep(AGAIN),
+                told => break told.map_err(|error| error.to_string())?,
+            }
+        };
+        detail.nbd_socket().map(Some).ok_or_else(|| {
+            format!(
+                "{name}: not offered: its server has no NBD at a Unix socket; `lapstrake serve --nbd unix:PATH` gives it one"
+            )
+        })
     }
 
     /// None if it is served no more, of which `lapstrake status` tells what there is to tell.
-    fn join(&self, name: &str) -> Result<Option<UnixStream>, String> {
-        let detail = match control::ask_detail(&self.dir, name, Some(PATIENCE)) {
-            Err(ControlError::NotServed { .. } | ControlError::Vanished { .. }) => return Ok(None),
-            told => told.map_err(|error| error.to_string())?,
+    fn join(&self, name: &str, until: Instant) -> Result<Option<UnixStream>, String> {
+        let question = {
+            let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+            // Only what somebody waits for is kept.
+            asked.retain(|_, question| Arc::strong_count(question) > 1);
+            asked.entry(name.to_owned()).or_default().clone()
         };
-        let Some(path) = detail.nbd_socket() else {
-            return Err(format!(
-                "{name}: not offered: its server has no NBD at a Unix socket; `lapstrake serve --nbd unix:PATH` gives it one"
-            ));
-        };
-        control::reach(&path, PATIENCE).map(Some).map_err(|error| {
+        let Some(path) = question.ask(|| self.ask(name))? else { return Ok(None) };
+        let left = until.saturating_duration_since(Instant::now());
+        let stream = control::reach(&path, left).map_err(|error| {
             format!("{name}: not offered: cannot connect to {}: {error}", path.display())
-        })
+        })?;
+        if !is_ours(&stream) {
+            return Err(format!(
+                "{name}: not offered: another user's process listens at {}, not the array's server",
+                path.display()
+            ));
+        }
+        Ok(Some(stream))
     }
 
     /// Tells why an array is not offered, unless that was told already.
@@ -164,6 +217,32 @@ impl Servers {
         if told.get(name) != Some(&why) {
             warn!("{why}");
             told.insert(name.to_owned(), why);
+        }
+    }
+}
+
+/// Whether a process of this user, or of root, listens at the other end: the socket may be where others can put theirs.
+fn is_ours(stream: &UnixStream) -> bool {
+    let mut peer = libc::ucred { pid: 0, uid: libc::uid_t::MAX, gid: libc::gid_t::MAX };
+    let mut len = size_of_val(&peer) as libc::socklen_t;
+    // SAFETY: the descriptor is ours, and the kernel writes one `ucred`.
+    let (told, uid) = unsafe {
+        let into = (&raw mut peer).cast();
+        let fd = stream.as_raw_fd();
+        let told = libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, into, &raw mut len);
+        (told, libc::geteuid())
+    };
+    told == 0 && (peer.uid == 0 || peer.uid == uid)
+}
+
+/// Each client takes several descriptors, for which the usual limit of 1024 is too low. Refused, fewer are let in.
+fn raise_descriptor_limit() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel writes one `rlimit`, and reads it.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
         }
     }
 }
@@ -185,8 +264,8 @@ impl Directory for Servers {
         names.pop().filter(|_| names.is_empty())
     }
 
-    fn connect(&self, name: &str) -> Option<UnixStream> {
-        match self.join(name) {
+    fn connect(&self, name: &str, until: Instant) -> Option<UnixStream> {
+        match self.join(name, until) {
             Ok(stream) => {
                 self.told.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
                 stream

@@ -1,6 +1,6 @@
 //! `lapstrake gateway`: many arrays at one address, each with the word of its own server.
 
-use crate::client::Client;
+use crate::client::{Client, Stream};
 use crate::nbd::{CERTIFICATES, has, port, script};
 use crate::support::{Lab, Server, pattern};
 use std::io::{Read, Write};
@@ -274,6 +274,26 @@ fn a_server_that_is_stuck_keeps_no_client_of_others_waiting() {
     [stuck, other].into_iter().for_each(Server::stop);
 }
 
+#[test]
+fn clients_that_come_all_at_once_are_let_in() {
+    let lab = three_arrays();
+    let server = lab.serve(A);
+    let gateway = gateway(&lab, "--nbd unix:gw");
+    let come = std::sync::Barrier::new(64);
+    std::thread::scope(|scope| {
+        for _ in 0..64 {
+            scope.spawn(|| {
+                come.wait();
+                let mut client = joined(&lab, "a");
+                assert_eq!(client.read(0, 512), Ok(vec![0; 512]));
+                client.disconnect();
+            });
+        }
+    });
+    assert_eq!(said(gateway), "");
+    server.stop();
+}
+
 /// A client that asks in an order of its own, and gets what each answer should be.
 const HAGGLER: &str = r#"
 import socket, struct
@@ -368,21 +388,34 @@ fn what_was_asked_before_the_end_is_answered() {
     let mut client = joined(&lab, "a");
     let mut haggler = UnixStream::connect(lab.path("gw")).unwrap();
     haggler.read_exact(&mut [0; 18]).unwrap();
-    for cookie in 0..64 {
-        client.send(crate::client::Ask::Write, 0, cookie, cookie * 4096, 4096, &[9; 4096]).unwrap();
+    // More than goes on, so that some is in each socket, and one has come in part, when it is to end.
+    server.signal("-STOP");
+    let write = |nth: u64| {
+        let header = Client::header(crate::client::Ask::Write, 0, nth, nth * 4096, 4096);
+        [&header[..], &[9; 4096]].concat()
+    };
+    let writes: Vec<u8> = (0..1000).flat_map(write).collect();
+    let Stream::Unix(stream) = &mut client.stream else { unreachable!("it is one") };
+    stream.set_nonblocking(true).unwrap();
+    let mut sent = 0;
+    while let Ok(count) = stream.write(&writes[sent..]) {
+        sent += count;
     }
-    // The first is answered, so all before the signal have come to the gateway or are on their way.
-    let mut answered = 1;
-    assert_eq!(client.receive().unwrap().1, 0);
+    stream.set_nonblocking(false).unwrap();
+    let whole = sent / (writes.len() / 1000);
+    assert!(whole > 16 && sent < writes.len());
     gateway.signal("-TERM");
-    while client.receive().is_ok_and(|(_, error)| error == 0) {
-        answered += 1;
-    }
     assert!(haggler.read(&mut [0]).is_ok_and(|count| count == 0), "it is let go");
+    server.signal("-CONT");
+    for nth in 0..whole {
+        let answer = client.receive();
+        assert!(matches!(answer, Ok((_, 0))), "{nth} of {whole}: {answer:?}");
+    }
+    assert!(client.is_cut_off());
+    drop(client);
     assert_eq!(gateway.end(), (0, String::new()));
-    // Each that was answered is there.
     let mut direct = Client::unix(&lab.path("run/a.nbd"));
-    assert_eq!(direct.read(0, answered * 4096), Ok(vec![9; answered * 4096]));
+    assert_eq!(direct.read(0, whole * 4096), Ok(vec![9; whole * 4096]));
     direct.disconnect();
     server.stop();
 }

@@ -4,7 +4,7 @@
 use crate::nbd::wire::{self, handshake_flag, opt, rep};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use thiserror::Error;
 
 /// How long a server may take to answer an option. It waits for no disk to do so.
@@ -98,15 +98,50 @@ pub fn read_replies(from: &mut impl Read, option: u32) -> Result<Replies, Backen
 
 /// See the module.
 pub(super) struct Backend {
-    stream: UnixStream,
+    stream: Timed,
     structured: bool,
 }
 
+/// A socket that is read from and written to until a time, however little comes at once.
+struct Timed {
+    stream: UnixStream,
+    until: Instant,
+}
+
+impl Timed {
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        // A socket takes no time of zero.
+        if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
+    }
+}
+
+impl Read for Timed {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(self.left()?)?;
+        self.stream.read(into)
+    }
+}
+
+impl Write for Timed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(self.left()?)?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 impl Backend {
-    /// Begins as the client did.
-    pub(super) fn greet(mut stream: UnixStream, no_zeroes: bool) -> Result<Self, BackendError> {
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+    /// Begins as the client did. The server has until then for this and what else it is asked.
+    pub(super) fn greet(
+        stream: UnixStream,
+        no_zeroes: bool,
+        until: Instant,
+    ) -> Result<Self, BackendError> {
+        let mut stream = Timed { stream, until };
         let mut greeting = [0; wire::GREETING_LEN];
         stream.read_exact(&mut greeting)?;
         let (magics, flags) = greeting.split_at(16);
@@ -119,6 +154,11 @@ impl Backend {
         let zeroes = if no_zeroes { 0 } else { handshake_flag::NO_ZEROES };
         stream.write_all(&u32::from(wanted & !zeroes).to_be_bytes())?;
         Ok(Self { stream, structured: false })
+    }
+
+    /// The server has until then for what it is asked from here on.
+    pub(super) fn wait_until(&mut self, until: Instant) {
+        self.stream.until = until;
     }
 
     /// Passes an option on that has replies.
@@ -147,7 +187,7 @@ impl Backend {
 
     /// The connection, on which an export was chosen.
     pub(super) fn into_stream(self) -> UnixStream {
-        self.stream
+        self.stream.stream
     }
 }
 

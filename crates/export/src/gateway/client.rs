@@ -24,6 +24,8 @@ pub(super) enum ClientError {
 pub(super) struct Client {
     socket: Socket,
     tls: Option<Box<Stream>>,
+    /// Bytes that went to the socket and were not asked for.
+    sent: usize,
 }
 
 /// A connected socket that does not wait. Of what a [`UnixStream`] can do only what all stream sockets can is used.
@@ -72,7 +74,7 @@ fn unless_it_waits(mut io: impl FnMut() -> io::Result<usize>) -> io::Result<Opti
 
 impl Client {
     pub(super) fn new(socket: OwnedFd) -> io::Result<Self> {
-        Ok(Self { socket: Socket::new(socket)?, tls: None })
+        Ok(Self { socket: Socket::new(socket)?, tls: None, sent: 0 })
     }
 
     /// From here on all is encrypted; `early` came in the clear behind the wish for that.
@@ -109,7 +111,11 @@ impl Client {
     /// Takes as many bytes as there is room for.
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<usize, ClientError> {
         self.flush()?;
-        let Some(tls) = &mut self.tls else { return Ok(self.socket.write(bytes)?) };
+        let Some(tls) = &mut self.tls else {
+            let count = self.socket.write(bytes)?;
+            self.sent += count;
+            return Ok(count);
+        };
         let count = bytes.len().min(tls.room_out());
         tls.write(&bytes[..count]);
         self.flush()?;
@@ -122,10 +128,36 @@ impl Client {
         while let Some(output) = tls.output() {
             match self.socket.write(output)? {
                 0 => break,
-                count => tls.sent(count),
+                count => {
+                    tls.sent(count);
+                    self.sent += count;
+                }
             }
         }
         Ok(())
+    }
+
+    /// How many bytes have gone since the last call, as they went: what is encrypted may wait here for long.
+    pub(super) fn take_sent(&mut self) -> usize {
+        std::mem::take(&mut self.sent)
+    }
+
+    /// Says that no more will come.
+    pub(super) fn end(&mut self) {
+        self.say_last_words();
+        self.socket.end();
+    }
+
+    fn say_last_words(&mut self) {
+        if let Some(tls) = &mut self.tls {
+            // Who does not take it sees the end of the socket.
+            let _ = send_now(self.socket.as_raw_fd(), tls.last_words());
+        }
+    }
+
+    /// Drops some of what has come; whether it has come to the end.
+    pub(super) fn drop_input(&mut self) -> io::Result<bool> {
+        Ok(self.socket.read(&mut [0; 16 << 10])? == Some(0))
     }
 
     /// Whether something encrypted is left to be sent.
@@ -142,9 +174,6 @@ impl AsRawFd for Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        if let Some(tls) = &mut self.tls {
-            // Who does not take it sees the end of the socket.
-            let _ = send_now(self.socket.as_raw_fd(), tls.last_words());
-        }
+        self.say_last_words();
     }
 }

@@ -1,7 +1,7 @@
 //! A client's handshake: options are answered here or by the server of the export that they name, until an export is
 //! chosen.
 
-use super::backend::{Backend, BackendError};
+use super::backend::{Backend, BackendError, PATIENCE, Replies};
 use super::client::{Client, Socket};
 use super::wait::{Wait, wait};
 use super::{CLIENTS_MAX, Ended, NO_PROGRESS, Shared};
@@ -9,25 +9,30 @@ use crate::nbd::Security;
 use crate::nbd::handshake::{Handshake, Step};
 use crate::nbd::wire::opt;
 use crate::tls::TlsOffer;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::os::fd::AsRawFd;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
 /// Options take little: a name, and what is asked about it.
 const RECEIVE_BYTES: usize = 16 << 10;
-/// Servers that are asked at once.
-const ASKED_AT_ONCE: usize = 16;
+/// Servers that a client may haggle with by turns: each costs a connection.
+const BACKENDS_MAX: usize = 2;
+/// Servers that are asked for their part of a list at once.
+const ASKED_AT_ONCE: usize = 64;
 
 /// See the module.
 pub(super) struct Haggle<'a> {
     shared: &'a Shared,
+    /// The client's place.
+    number: u64,
     client: &'a mut Client,
     handshake: Handshake,
     offer: Option<TlsOffer>,
-    /// Servers of exports that the client has named, which have what was agreed on about each.
-    backends: BTreeMap<String, Backend>,
+    /// Servers of exports that the client has named last, which have what was agreed on about each; the oldest first.
+    backends: VecDeque<(String, Backend)>,
     received: Box<[u8]>,
     /// What of that is not taken in yet.
     input: Range<usize>,
@@ -35,7 +40,12 @@ pub(super) struct Haggle<'a> {
 }
 
 impl<'a> Haggle<'a> {
-    pub(super) fn new(shared: &'a Shared, client: &'a mut Client, offer: Option<TlsOffer>) -> Self {
+    pub(super) fn new(
+        shared: &'a Shared,
+        number: u64,
+        client: &'a mut Client,
+        offer: Option<TlsOffer>,
+    ) -> Self {
         let security = match &offer {
             None => Security::Unavailable,
             Some(TlsOffer { is_required: false, .. }) => Security::Offered,
@@ -43,11 +53,12 @@ impl<'a> Haggle<'a> {
         };
         Self {
             shared,
+            number,
             client,
             // As many arrays as there may be clients; how many there are changes.
             handshake: Handshake::new(CLIENTS_MAX).with_security(security),
             offer,
-            backends: BTreeMap::new(),
+            backends: VecDeque::new(),
             received: vec![0; RECEIVE_BYTES].into(),
             input: 0..0,
             until: Instant::now() + shared.patience.handshake,
@@ -58,6 +69,8 @@ impl<'a> Haggle<'a> {
     pub(super) fn carry_on(mut self) -> Result<(Socket, Vec<u8>), Ended> {
         loop {
             self.send()?;
+            // What has come already needs no waiting, and may be many options.
+            self.look_at_the_time()?;
             let mut input = &self.received[self.input.clone()];
             let step = self.handshake.receive(&mut input);
             self.input.start = self.input.end - input.len();
@@ -91,6 +104,14 @@ impl<'a> Haggle<'a> {
             return Err(Ended::cut(NO_PROGRESS));
         }
         if waits[1].has_come() { Err(Ended::Quietly) } else { Ok(()) }
+    }
+
+    fn look_at_the_time(&self) -> Result<(), Ended> {
+        if Instant::now() >= self.until {
+            return Err(Ended::cut(NO_PROGRESS));
+        }
+        let mut stop = [Wait::new(self.shared.stop.as_raw_fd(), true, false)];
+        if wait(&mut stop, Some(Instant::now()))? { Err(Ended::Quietly) } else { Ok(()) }
     }
 
     fn send(&mut self) -> Result<(), Ended> {
@@ -145,22 +166,30 @@ impl<'a> Haggle<'a> {
     /// Answers an option about exports; the server of the one that was chosen, if one was.
     fn answer(&mut self) -> Result<Option<Backend>, Ended> {
         if self.handshake.question().0 == opt::LIST {
-            let no_zeroes = self.handshake.does_without_zeroes();
-            let entries = self.shared.list(no_zeroes);
+            let entries = self.shared.listed.ask(|| self.shared.list());
             self.handshake.list(&entries);
             return Ok(None);
         }
-        let Some((name, mut backend)) = self.backend() else {
+        let until = self.until.min(Instant::now() + PATIENCE);
+        let Some((name, mut backend)) = self.backend(until) else {
             self.handshake.refuse("no array of this name is served here")?;
             return Ok(None);
         };
-        match self.pass(&mut backend) {
+        let chooses = matches!(self.handshake.question().0, opt::GO | opt::EXPORT_NAME);
+        if chooses && !self.shared.take_array(self.number, &name) {
+            self.handshake.refuse("this array has too many clients")?;
+            return Ok(None);
+        }
+        match self.pass(&mut backend, &name) {
             Ok(Passed { replies, is_chosen }) => {
                 self.handshake.pass_on(&replies);
                 if is_chosen {
                     return Ok(Some(backend));
                 }
-                self.backends.insert(name, backend);
+                self.backends.push_back((name, backend));
+                if self.backends.len() > BACKENDS_MAX {
+                    self.backends.pop_front();
+                }
             }
             Err(error) => {
                 self.shared.tell_unfit(&name, &error);
@@ -171,11 +200,12 @@ impl<'a> Haggle<'a> {
     }
 
     /// Has a server answer the question.
-    fn pass(&self, backend: &mut Backend) -> Result<Passed, BackendError> {
+    fn pass(&self, backend: &mut Backend, name: &str) -> Result<Passed, BackendError> {
         if self.handshake.is_structured() {
             backend.structure()?;
         }
-        let (option, data) = self.handshake.question();
+        let (option, data) = self.question(name);
+        let data = &data[..];
         if option == opt::EXPORT_NAME {
             // The answer is no reply, and has no error but the connection's end: it is carried as all that follows.
             backend.send(option, data)?;
@@ -186,20 +216,34 @@ impl<'a> Haggle<'a> {
         Ok(Passed { replies: replies.bytes, is_chosen })
     }
 
+    /// The question, with an array's name where the client has said none: whoever listens at its server's place now must
+    /// not take it for another's.
+    fn question(&self, name: &str) -> (u32, Vec<u8>) {
+        let (option, data) = self.handshake.question();
+        let data = match self.handshake.name() {
+            Some(b"") if option == opt::EXPORT_NAME => name.as_bytes().to_vec(),
+            Some(b"") => [&(name.len() as u32).to_be_bytes(), name.as_bytes(), &data[4..]].concat(),
+            _ => data.to_vec(),
+        };
+        (option, data)
+    }
+
     /// The server of the export that the question names, and the export's name.
-    fn backend(&mut self) -> Option<(String, Backend)> {
+    fn backend(&mut self, until: Instant) -> Option<(String, Backend)> {
         let directory = &self.shared.directory;
         let name = match std::str::from_utf8(self.handshake.name()?).ok()? {
             "" => directory.default_name()?,
             name => name.to_owned(),
         };
-        if let Some(backend) = self.backends.remove(&name) {
+        let known = self.backends.iter().position(|(known, _)| *known == name);
+        if let Some((_, mut backend)) = known.and_then(|at| self.backends.remove(at)) {
+            backend.wait_until(until);
             return Some((name, backend));
         }
         if !directory.names().contains(&name) {
             return None;
         }
-        let backend = self.shared.greet(&name, self.handshake.does_without_zeroes())?;
+        let backend = self.shared.greet(&name, self.handshake.does_without_zeroes(), until)?;
         Some((name, backend))
     }
 }
@@ -217,38 +261,39 @@ impl Shared {
         self.complain(what, "it does not answer as one", &format!("{name}: {error}"));
     }
 
-    fn greet(&self, name: &str, no_zeroes: bool) -> Option<Backend> {
-        let stream = self.directory.connect(name)?;
-        let backend = Backend::greet(stream, no_zeroes);
+    fn greet(&self, name: &str, no_zeroes: bool, until: Instant) -> Option<Backend> {
+        let stream = self.directory.connect(name, until)?;
+        let backend = Backend::greet(stream, no_zeroes, until);
         backend.inspect_err(|error| self.tell_unfit(name, error)).ok()
     }
 
-    /// What the servers of all arrays say that they offer.
-    fn list(&self, no_zeroes: bool) -> Vec<u8> {
-        let entries = self.ask_all(|name| {
-            let replies = self.greet(name, no_zeroes)?.ask(opt::LIST, &[]);
-            let replies = replies.inspect_err(|error| self.tell_unfit(name, error)).ok()?;
-            Some(replies.bytes[..replies.entries].to_vec())
+    /// What the servers of all arrays say that they offer, in order. They are asked side by side, since some may be stuck.
+    fn list(&self) -> Vec<u8> {
+        let until = Instant::now() + PATIENCE.min(self.patience.handshake);
+        let names = Mutex::new(self.directory.names().into_iter());
+        let entries = Mutex::new(BTreeMap::new());
+        let ask = || {
+            let next = || names.lock().unwrap_or_else(PoisonError::into_inner).next();
+            while let Some(name) = next() {
+                let Some(mut backend) = self.greet(&name, true, until) else { continue };
+                match backend.ask(opt::LIST, &[]) {
+                    Ok(Replies { mut bytes, entries: len, .. }) => {
+                        bytes.truncate(len);
+                        let mut entries = entries.lock().unwrap_or_else(PoisonError::into_inner);
+                        entries.insert(name, bytes);
+                    }
+                    Err(error) => self.tell_unfit(&name, &error),
+                }
+            }
+        };
+        thread::scope(|scope| {
+            let askers = names.lock().unwrap_or_else(PoisonError::into_inner).len();
+            for _ in 0..askers.min(ASKED_AT_ONCE) {
+                // Where the system has no thread for it, others ask more, or fewer are listed.
+                let _ = thread::Builder::new().name("nbd list".into()).spawn_scoped(scope, &ask);
+            }
         });
-        entries.into_iter().flat_map(|(_, entries)| entries).collect()
-    }
-
-    /// What is known of each array of which something is, by names; servers are asked side by side, since some may be
-    /// stuck.
-    fn ask_all<T: Send>(&self, ask: impl Fn(&str) -> Option<T> + Sync) -> Vec<(String, T)> {
-        let mut told = Vec::new();
-        for names in self.directory.names().chunks(ASKED_AT_ONCE) {
-            let some = thread::scope(|scope| {
-                let ask = &ask;
-                let start = |name| thread::Builder::new().spawn_scoped(scope, move || ask(name));
-                // Where the system has no thread for it, it is left out.
-                let asked: Vec<_> = names.iter().map(|name| start(name).ok()).collect();
-                let told = asked.into_iter().map(|asked| asked?.join().expect("who asks ends"));
-                told.collect::<Vec<_>>()
-            });
-            let some = names.iter().cloned().zip(some);
-            told.extend(some.filter_map(|(name, told)| Some((name, told?))));
-        }
-        told
+        let entries = entries.into_inner().unwrap_or_else(PoisonError::into_inner);
+        entries.into_values().flatten().collect()
     }
 }

@@ -5,17 +5,19 @@
 //! is about one export goes to the export's server as it is, and so do the replies, so sizes, flags and contexts are
 //! always that server's word. Then bytes are carried both ways, unread.
 //!
-//! A thread for each client waits for its two sockets. Nothing is shared but the places that clients take, so who is
-//! stuck, client or server, keeps nobody else waiting.
+//! A thread for each client waits for its two sockets. Nothing is shared but the places that clients take and the answers
+//! to a list that several ask for at once, so who is stuck, client or server, keeps no other array's clients waiting.
 //!
 //! Invariants:
-//! - at most [`CLIENTS_MAX`] clients at a time; one that shakes hands for longer than a second makes room for the next;
-//! - a handshake ends within [`Patience::handshake`], whatever the client and the servers do, and what a server may take
-//!   for one answer ([`backend::PATIENCE`]).
+//! - at most [`CLIENTS_MAX`] clients at a time, and [`LEAVING_MAX`] that were told to go: one that shakes hands for longer
+//!   than a second makes room for the next; [`ARRAY_CLIENTS_MAX`] of them have one array;
+//! - a handshake ends within [`Patience::handshake`], whatever the client and the servers do, and what may be waited for
+//!   one answer: a server has [`backend::PATIENCE`], and an answer that is shared is waited for at most twice.
 
 pub mod backend;
 mod client;
 mod haggle;
+mod question;
 mod relay;
 mod wait;
 
@@ -25,9 +27,10 @@ use crate::tls::{TLS_FAILED, TlsOffer};
 use client::{Client, ClientError};
 use haggle::Haggle;
 use lapstrake_host::{Complaints, Time};
+pub use question::Question;
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, PipeReader};
-use std::net::{Shutdown, TcpListener};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -36,17 +39,25 @@ use std::time::{Duration, Instant};
 use tracing::warn;
 use wait::{Wait, wait};
 
-/// Clients at a time, those that shake hands counted: each costs a thread, two descriptors and 256 KiB, with TLS up to
-/// 1 MiB.
+/// Clients at a time, those that shake hands counted: each costs a thread, up to five descriptors and 256 KiB, with TLS up
+/// to 1 MiB.
 pub const CLIENTS_MAX: usize = 256;
+/// Clients of one array, so that the others' have places when they do not get away from a server that is stuck.
+pub const ARRAY_CLIENTS_MAX: usize = CLIENTS_MAX - 32;
+/// Clients whose places were given to others, and whose threads have not ended yet.
+const LEAVING_MAX: usize = 32;
 /// A handshake that has lasted longer may be given up for another client.
 const HANDSHAKE_MIN: Duration = Duration::from_secs(1);
-/// How long a newcomer waits for the place of who makes room.
-const ROOM: Duration = Duration::from_secs(1);
 /// How long to wait after the system has refused a client.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How much longer than clients may take at the end it may take to see them off.
 const END: Duration = Duration::from_secs(1);
+/// How long there may be more to tell of clients before it is told.
+const TELL_AGAIN: Duration = Duration::from_secs(10);
+/// What becomes of a client for which there is no place.
+const TURNED_AWAY: &str = "a client was turned away";
+/// Why a client was cut off that made room.
+const ROOM_MADE: &str = "its handshake was not over when another needed its place";
 
 /// Finds the servers of arrays.
 pub trait Directory: Send + Sync {
@@ -56,9 +67,9 @@ pub trait Directory: Send + Sync {
     /// The array that is meant by who names none.
     fn default_name(&self) -> Option<String>;
 
-    /// A connection to an array's server, which speaks NBD to it. None, told to whom it concerns, if there is none to
-    /// be had.
-    fn connect(&self, name: &str) -> Option<UnixStream>;
+    /// A connection to an array's server, which speaks NBD to it. It may be waited for, but not much longer than `until`.
+    /// None, told to whom it concerns, if there is none to be had.
+    fn connect(&self, name: &str, until: Instant) -> Option<UnixStream>;
 }
 
 /// A socket at which clients come.
@@ -77,6 +88,8 @@ impl Listener {
                 let socket = listener.accept()?.0;
                 // Replies are small, and clients wait for them. Refused, it is only slower.
                 let _ = socket.set_nodelay(true);
+                // One whose machine has gone would keep its place for ever.
+                keep_alive(&socket);
                 Ok(socket.into())
             }
         }
@@ -88,6 +101,16 @@ impl Listener {
             Self::Tcp(listener) => listener.set_nonblocking(true),
         }
     }
+}
+
+fn keep_alive(socket: &TcpStream) {
+    let on: libc::c_int = 1;
+    let len = size_of_val(&on) as libc::socklen_t;
+    // SAFETY: the descriptor is ours, and the kernel reads one int.
+    unsafe {
+        let on = (&raw const on).cast();
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_KEEPALIVE, on, len)
+    };
 }
 
 impl AsRawFd for Listener {
@@ -145,6 +168,8 @@ struct Shared {
     /// Closed at its other end when the gateway is to end.
     stop: PipeReader,
     places: Mutex<Places>,
+    /// Entries of all arrays' servers.
+    listed: Question<Vec<u8>>,
     /// A client has gone.
     left: Condvar,
     began: Instant,
@@ -163,6 +188,32 @@ struct Place {
     socket: UnixStream,
     /// Its handshake is not over.
     since: Option<Instant>,
+    /// The array that it has, or asks for.
+    array: Option<String>,
+    /// It was shut down for another.
+    is_leaving: bool,
+}
+
+impl Places {
+    /// Whether there is a place, be it that of one who is told to go.
+    fn make_room(&mut self) -> bool {
+        let leaving = self.clients.values().filter(|place| place.is_leaving).count();
+        if self.clients.len() - leaving < CLIENTS_MAX {
+            return true;
+        }
+        let staying = self.clients.values_mut().filter(|place| !place.is_leaving);
+        let shaking = staying.filter_map(|place| Some((place.since?, place)));
+        let oldest = shaking.min_by_key(|(since, _)| *since);
+        let Some((_, place)) =
+            oldest.filter(|(since, _)| leaving < LEAVING_MAX && since.elapsed() >= HANDSHAKE_MIN)
+        else {
+            return false;
+        };
+        place.is_leaving = true;
+        // One that is gone makes room, too.
+        let _ = place.socket.shutdown(Shutdown::Both);
+        true
+    }
 }
 
 impl Gateway {
@@ -170,7 +221,8 @@ impl Gateway {
     #[must_use]
     pub fn new(directory: Box<dyn Directory>, patience: Patience, stop: PipeReader) -> Self {
         let (places, left) = (Mutex::default(), Condvar::new());
-        Self(Arc::new(Shared { directory, patience, stop, places, left, began: Instant::now() }))
+        let (listed, began) = (Question::default(), Instant::now());
+        Self(Arc::new(Shared { directory, patience, stop, places, listed, left, began }))
     }
 
     /// Lets clients in until it is to end, and sees them off then: what they have asked for is answered.
@@ -187,7 +239,10 @@ impl Gateway {
                 |(listener, _): &(Listener, _)| Wait::new(listener.as_raw_fd(), accepts, false);
             let mut waits: Vec<Wait> = listeners.iter().map(of).collect();
             waits.push(Wait::new(shared.stop.as_raw_fd(), true, false));
-            wait(&mut waits, shared.tell_more().into_iter().chain(pause).min())?;
+            shared.tell_more();
+            // There may be more to tell by then, of which nobody wakes this up.
+            let again = Instant::now() + TELL_AGAIN;
+            wait(&mut waits, pause.into_iter().chain([again]).min())?;
             pause = pause.filter(|until| *until > Instant::now());
             if waits.pop().is_some_and(|stop| stop.has_come()) {
                 break;
@@ -225,8 +280,11 @@ impl Gateway {
         let offer = offer.cloned();
         let serve = move || {
             let shared = &seat.shared;
-            if let Err(Ended::Cut { kind, detail }) = shared.serve(number, socket, offer) {
-                shared.complain(CUT_OFF, kind, &detail);
+            let ended = shared.serve(number, socket, offer);
+            match ended {
+                _ if shared.is_leaving(number) => shared.complain(CUT_OFF, ROOM_MADE, ROOM_MADE),
+                Err(Ended::Cut { kind, detail }) => shared.complain(CUT_OFF, kind, &detail),
+                _ => {}
             }
         };
         thread::Builder::new().name("nbd client".into()).spawn(serve).map(drop)
@@ -254,7 +312,7 @@ impl Shared {
     /// One client, from the greeting to its end.
     fn serve(&self, number: u64, socket: OwnedFd, offer: Option<TlsOffer>) -> Result<(), Ended> {
         let mut client = Client::new(socket)?;
-        let (mut server, early) = Haggle::new(self, &mut client, offer).carry_on()?;
+        let (mut server, early) = Haggle::new(self, number, &mut client, offer).carry_on()?;
         if let Some(place) = self.places().clients.get_mut(&number) {
             place.since = None;
         }
@@ -266,27 +324,38 @@ impl Shared {
     fn take_place(&self, socket: &OwnedFd) -> io::Result<Option<u64>> {
         let socket = UnixStream::from(socket.try_clone()?);
         let mut places = self.places();
-        if places.clients.len() >= CLIENTS_MAX {
-            let shaking = places.clients.values().filter_map(|place| Some((place.since?, place)));
-            let oldest = shaking.min_by_key(|(since, _)| *since);
-            if let Some((_, place)) = oldest.filter(|(since, _)| since.elapsed() >= HANDSHAKE_MIN) {
-                // One that is gone makes room, too.
-                let _ = place.socket.shutdown(Shutdown::Both);
-                let is_full = |places: &mut Places| places.clients.len() >= CLIENTS_MAX;
-                let waited = self.left.wait_timeout_while(places, ROOM, is_full);
-                places = waited.unwrap_or_else(PoisonError::into_inner).0;
-            }
-        }
-        if places.clients.len() >= CLIENTS_MAX {
+        if !places.make_room() {
             drop(places);
             let detail = format!("{CLIENTS_MAX} are there already");
-            self.complain("a client was turned away", "too many are there already", &detail);
+            self.complain(TURNED_AWAY, "too many are there already", &detail);
             return Ok(None);
         }
         let number = places.next;
         places.next += 1;
-        places.clients.insert(number, Place { socket, since: Some(Instant::now()) });
+        let since = Some(Instant::now());
+        places.clients.insert(number, Place { socket, since, array: None, is_leaving: false });
         Ok(Some(number))
+    }
+
+    /// A place among an array's clients, if there is one.
+    fn take_array(&self, number: u64, name: &str) -> bool {
+        let mut places = self.places();
+        let others = places.clients.iter().filter(|(other, _)| **other != number);
+        let count = others.filter(|(_, place)| place.array.as_deref() == Some(name)).count();
+        if count >= ARRAY_CLIENTS_MAX {
+            drop(places);
+            let detail = format!("{name} has {ARRAY_CLIENTS_MAX} already");
+            self.complain(TURNED_AWAY, "its array has too many already", &detail);
+            return false;
+        }
+        if let Some(place) = places.clients.get_mut(&number) {
+            place.array = Some(name.to_owned());
+        }
+        true
+    }
+
+    fn is_leaving(&self, number: u64) -> bool {
+        self.places().clients.get(&number).is_some_and(|place| place.is_leaving)
     }
 
     /// Waits until all clients have gone, for as long as patience has it.
@@ -296,8 +365,12 @@ impl Shared {
         let waited = self.left.wait_timeout_while(self.places(), patience, some_are_there);
         let left = waited.unwrap_or_else(PoisonError::into_inner).0.clients.len();
         if left > 0 {
-            warn!("{left} clients had not taken their replies when the gateway ended");
+            warn!(
+                "{left} clients were still there when the gateway ended: their servers had not answered, or they had not \
+                 taken their replies"
+            );
         }
+        self.places().complaints.tell_more(Time(u64::MAX));
     }
 
     fn now(&self) -> Time {
@@ -309,11 +382,9 @@ impl Shared {
         self.places().complaints.complain(now, what, why, detail);
     }
 
-    /// Tells of clients like those that were told of; when there will be more to tell.
-    fn tell_more(&self) -> Option<Instant> {
+    /// Tells of clients like those that were told of.
+    fn tell_more(&self) {
         let now = self.now();
-        let complaints = &mut self.places().complaints;
-        complaints.tell_more(now);
-        complaints.deadline().map(|time| self.began + Duration::from_nanos(time.0))
+        self.places().complaints.tell_more(now);
     }
 }

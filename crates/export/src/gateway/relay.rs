@@ -13,6 +13,10 @@ use std::time::Instant;
 
 /// Held of one direction.
 const BUFFER_BYTES: usize = 128 << 10;
+/// How often a direction is read before the other has its turn, and the time and the gateway's end theirs.
+const READS_MAX: usize = 8;
+/// Why a client is let go that has no more to say.
+const SERVER_SILENT: &str = "its array's server did not answer in time";
 
 /// One direction.
 struct Flow {
@@ -30,30 +34,26 @@ impl Flow {
         Self { buffer, held: 0..early.len(), ended: false }
     }
 
-    /// Writes what is held, then reads and writes on while there may be more to read; gives back how many bytes were
-    /// written. `read` also tells whether there may be more.
+    /// Writes what is held, then reads and writes on while there may be more to read, but not for ever: the other direction
+    /// has its turn, too. `read` also tells whether there may be more.
     fn pump(
         &mut self,
         mut may_read: bool,
         mut read: impl FnMut(&mut [u8]) -> Result<(Option<usize>, bool), Ended>,
         mut write: impl FnMut(&[u8]) -> Result<usize, Ended>,
-    ) -> Result<usize, Ended> {
-        let mut written = 0;
-        loop {
+    ) -> Result<(), Ended> {
+        for _ in 0..READS_MAX {
             while !self.held.is_empty() {
                 match write(&self.buffer[self.held.clone()])? {
-                    0 => return Ok(written),
-                    count => {
-                        self.held.start += count;
-                        written += count;
-                    }
+                    0 => return Ok(()),
+                    count => self.held.start += count,
                 }
             }
             if self.ended || !may_read {
-                return Ok(written);
+                return Ok(());
             }
             match read(&mut self.buffer)? {
-                (None, _) => return Ok(written),
+                (None, _) => return Ok(()),
                 (Some(0), _) => self.ended = true,
                 (Some(count), more) => {
                     self.held = 0..count;
@@ -62,6 +62,12 @@ impl Flow {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Nobody takes it any more.
+    fn drop_all(&mut self) {
+        (self.held, self.ended) = (0..0, true);
     }
 
     fn wants_input(&self) -> bool {
@@ -77,8 +83,8 @@ impl Flow {
     }
 }
 
-/// Goes on until either side ends, or `stop` is closed: then what the client has asked for is still answered, for as long
-/// as patience has it. `early` came from the client already.
+/// Goes on until either side ends, or `stop` is closed: then what the client has sent is still answered, for as long as
+/// patience has it. `early` came from the client already.
 pub(super) fn relay(
     client: &mut Client,
     server: &mut Socket,
@@ -91,61 +97,91 @@ pub(super) fn relay(
     let (mut server_is_told, mut leaving) = (false, None);
     // Of what the client is sent.
     let (mut outward, mut is_owed) = (Pace::new(), false);
+    // The client has no more to say, and since when the server has not answered, then.
+    let (mut client_has_ended, mut silent_since) = (false, None);
     loop {
-        let may_read = client_has || client.has_input();
-        let mut is_gone = false;
+        // At the end, to the last that has come.
+        let may_read = client_has || client.has_input() || leaving.is_some();
+        let (mut is_gone, mut server_moves) = (false, false);
         up.pump(
             may_read,
             |into| {
                 let count = client.read(into)?;
-                Ok((count, client.has_input()))
+                let nothing_more = leaving.map(|_| 0);
+                Ok((count.or(nothing_more), client.has_input()))
             },
             |bytes| {
-                // What is for who has gone is dropped; what that has said before is still passed on.
-                Ok(server.write(bytes).unwrap_or_else(|_| {
+                let count = server.write(bytes).unwrap_or_else(|_| {
                     is_gone = true;
-                    bytes.len()
-                }))
+                    0
+                });
+                server_moves |= count > 0;
+                Ok(count)
             },
         )?;
-        up.ended |= is_gone;
+        if is_gone {
+            // What that has said before is still passed on.
+            up.drop_all();
+        }
         if up.is_over() && !server_is_told {
             server.end();
             server_is_told = true;
         }
-        let sent = down.pump(
+        down.pump(
             server_has,
-            // One that was killed has ended, too.
-            |into| Ok((server.read(into).unwrap_or(Some(0)), false)),
+            |into| {
+                // One that was killed has ended, too.
+                let count = server.read(into).unwrap_or(Some(0));
+                server_moves |= count.is_some();
+                Ok((count, false))
+            },
             |bytes| Ok(client.write(bytes)?),
         )?;
         client.flush()?;
-        outward.moved(sent);
+        outward.moved(client.take_sent());
         let owes = down.wants_output() || client.has_output();
-        if owes && !std::mem::replace(&mut is_owed, owes) {
+        if owes && !is_owed {
             outward = Pace::new();
         }
         is_owed = owes;
         if down.is_over() && !owes {
-            return Ok(());
+            return part(client, leaving.unwrap_or_else(|| Instant::now() + patience.farewell));
         }
-        let slow = is_owed.then(|| outward.since + patience.stall);
+        client_has_ended |= up.ended;
+        silent_since = match client_has_ended && !owes {
+            false => None,
+            true if server_moves => Some(Instant::now()),
+            true => silent_since.or_else(|| Some(Instant::now())),
+        };
+        let slow = is_owed.then_some(outward.since).or(silent_since).map(|it| it + patience.stall);
         let mut waits = [
-            Wait::new(client.as_raw_fd(), up.wants_input(), owes),
+            Wait::new(client.as_raw_fd(), up.wants_input(), owes)
+                .or_end(client.as_raw_fd(), !client_has_ended),
             Wait::new(server.as_raw_fd(), down.wants_input(), up.wants_output()),
             Wait::new(stop, leaving.is_none(), false),
         ];
         if !wait(&mut waits, leaving.into_iter().chain(slow).min())? {
             return match leaving {
                 Some(_) => Ok(()),
-                None => Err(Ended::cut(NO_PROGRESS)),
+                None if is_owed => Err(Ended::cut(NO_PROGRESS)),
+                None => Err(Ended::cut(SERVER_SILENT)),
             };
         }
         let [client_wait, server_wait, stop_wait] = waits;
         (client_has, server_has) = (client_wait.has_come(), server_wait.has_come());
+        client_has_ended |= client_wait.has_ended();
         if stop_wait.has_come() {
             leaving = Some(Instant::now() + patience.farewell);
-            up.ended = true;
         }
     }
+}
+
+/// Says to the client that no more will come, and drops what it still sends until it has taken that in: a socket that is
+/// closed over bytes that were not read resets the connection, by which the last replies may be lost.
+fn part(client: &mut Client, until: Instant) -> Result<(), Ended> {
+    client.end();
+    while Instant::now() < until && !client.drop_input()? {
+        wait(&mut [Wait::new(client.as_raw_fd(), true, false)], Some(until))?;
+    }
+    Ok(())
 }

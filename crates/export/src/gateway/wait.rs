@@ -17,6 +17,20 @@ impl Wait {
         Self(libc::pollfd { fd, events, revents: 0 })
     }
 
+    /// Also for the end of what the other says, where that is not waited for as something to read.
+    pub(super) fn or_end(mut self, fd: RawFd, is_wanted: bool) -> Self {
+        if is_wanted {
+            self.0.fd = fd;
+            self.0.events |= libc::POLLRDHUP;
+        }
+        self
+    }
+
+    /// Whether the other has ended, as far as that was waited for.
+    pub(super) fn has_ended(&self) -> bool {
+        self.0.revents & (libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR) != 0
+    }
+
     /// Whether a read, or a write, would not wait; both where it failed.
     pub(super) fn has_come(&self) -> bool {
         self.0.revents != 0

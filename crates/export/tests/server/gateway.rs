@@ -2,10 +2,12 @@
 
 use crate::support::BOUND;
 use lapstrake_export::Patience;
-use lapstrake_export::gateway::{CLIENTS_MAX, Directory, Gateway, Listener};
+use lapstrake_export::gateway::{ARRAY_CLIENTS_MAX, CLIENTS_MAX, Directory, Gateway, Listener};
 use std::io::{PipeWriter, Read, Write, pipe};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -31,7 +33,7 @@ impl Directory for One {
         None
     }
 
-    fn connect(&self, _: &str) -> Option<UnixStream> {
+    fn connect(&self, _: &str, _: Instant) -> Option<UnixStream> {
         let (ours, its) = UnixStream::pair().unwrap();
         for end in [&ours, &its] {
             end.set_read_timeout(Some(BOUND)).unwrap();
@@ -43,11 +45,19 @@ impl Directory for One {
 
 impl Lab {
     fn new(patience: Patience) -> Self {
+        let (sender, joined) = channel();
+        Self::over(Box::new(One(sender)), joined, patience)
+    }
+
+    fn over(
+        directory: Box<dyn Directory>,
+        joined: Receiver<UnixStream>,
+        patience: Patience,
+    ) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(dir.path().join("gw")).unwrap();
         let (reader, writer) = pipe().unwrap();
-        let (sender, joined) = channel();
-        let gateway = Gateway::new(Box::new(One(sender)), patience, reader);
+        let gateway = Gateway::new(directory, patience, reader);
         let listeners = vec![(Listener::Unix(listener), None)];
         let runs = thread::spawn(move || gateway.run(listeners).unwrap());
         Self { dir, stop: Some(writer), runs: Some(runs), joined }
@@ -96,8 +106,8 @@ fn brief() -> Patience {
 #[test]
 fn a_client_that_haggles_slowly_is_let_go() {
     let lab = Lab::new(brief());
-    let mut client = lab.client();
     let began = Instant::now();
+    let mut client = lab.client();
     client.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
     // Options that are never asked for an export, each a byte at a time.
     let mut words = b"\0\0\0\x03".iter().chain(b"IHAVEOPT\0\0\0\x08\0\0\0\0".iter().cycle());
@@ -112,10 +122,22 @@ fn a_client_that_haggles_slowly_is_let_go() {
 }
 
 #[test]
+fn lists_that_are_asked_for_all_at_once_are_not_answered_beyond_the_time() {
+    let lab = Lab::new(brief());
+    let mut client = lab.client();
+    client.write_all(b"\0\0\0\x03").unwrap();
+    client.write_all(&b"IHAVEOPT\0\0\0\x03\0\0\0\0".repeat(64)).unwrap();
+    // The server says nothing to any.
+    let mut said = Vec::new();
+    client.read_to_end(&mut said).unwrap();
+    assert_eq!(lab.joined.try_iter().count(), 1, "{said:?}");
+}
+
+#[test]
 fn a_client_that_takes_no_replies_is_let_go_and_its_server_too() {
     let lab = Lab::new(Patience { handshake: BOUND, ..brief() });
-    let (client, mut server) = lab.joined();
     let began = Instant::now();
+    let (client, mut server) = lab.joined();
     while server.write_all(&[0; 4096]).is_ok() {
         assert!(began.elapsed() < BOUND);
     }
@@ -124,14 +146,60 @@ fn a_client_that_takes_no_replies_is_let_go_and_its_server_too() {
 }
 
 #[test]
+fn a_client_that_has_said_all_waits_no_longer_than_patience_has_it() {
+    let lab = Lab::new(Patience { handshake: BOUND, ..brief() });
+    let (mut client, mut server) = lab.joined();
+    client.shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(server.read(&mut [0]).unwrap(), 0);
+    // The server is stuck.
+    assert_eq!(client.read(&mut [0]).unwrap(), 0, "it is let go");
+    // One that has gone while the server takes nothing is not waited for either, and the server neither.
+    let (mut client, server) = lab.joined();
+    client.set_nonblocking(true).unwrap();
+    while client.write(&[0; 4096]).is_ok() {}
+    drop(client);
+    let mut waits = libc::pollfd { fd: server.as_raw_fd(), events: 0, revents: 0 };
+    // SAFETY: one descriptor, which is ours.
+    let come = unsafe { libc::poll(&raw mut waits, 1, BOUND.as_millis() as i32) };
+    assert!(come == 1 && waits.revents & libc::POLLHUP != 0, "{waits:?}");
+}
+
+/// As the command does: there are more descriptors than most systems give without being asked.
+fn raise_descriptor_limit() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel writes one `rlimit`, and reads it.
+    unsafe {
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit), 0);
+        limit.rlim_cur = limit.rlim_max;
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit), 0);
+    }
+}
+
+#[test]
+fn one_array_does_not_take_all_places() {
+    raise_descriptor_limit();
+    let lab = Lab::new(Patience { handshake: BOUND, ..Patience::default() });
+    let joined: Vec<_> = (0..ARRAY_CLIENTS_MAX).map(|_| lab.joined()).collect();
+    let mut client = lab.client();
+    client.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x07\0\0\0\x07\0\0\0\x01x\0\0").unwrap();
+    lab.joined.recv_timeout(BOUND).unwrap().write_all(b"NBDMAGICIHAVEOPT\0\x03").unwrap();
+    let mut reply = [0; 20];
+    client.read_exact(&mut reply).unwrap();
+    assert_eq!(reply[12..16], (0x8000_0006u32).to_be_bytes(), "NBD_REP_ERR_UNKNOWN");
+    drop(joined);
+}
+
+#[test]
 fn an_idle_client_stays_and_bytes_of_both_ends_arrive_before_their_end() {
     let stall = Duration::from_millis(20);
     let lab = Lab::new(Patience { stall, ..Patience::default() });
-    let (mut client, mut server) = lab.joined();
+    let (_client, mut server) = lab.joined();
     server.set_read_timeout(Some(stall * 3)).unwrap();
     let nothing = server.read(&mut [0; 1]).unwrap_err();
     assert_eq!(nothing.kind(), std::io::ErrorKind::WouldBlock, "nothing came, and no end");
-    server.set_read_timeout(Some(BOUND)).unwrap();
+    // A server may take longer for what a client has asked before its end.
+    let lab = Lab::new(Patience::default());
+    let (mut client, mut server) = lab.joined();
     let much: Vec<u8> = (0..3 << 20).map(|at| (at % 251) as u8).collect();
     let writer = thread::spawn({
         let (much, mut client) = (much.clone(), client.try_clone().unwrap());
@@ -176,6 +244,51 @@ fn who_haggles_makes_room_and_who_is_joined_does_not() {
     newcomer.read_exact(&mut [0; 20]).unwrap();
     server.write_all(b"all's well").unwrap();
     client.read_exact(&mut [0; 10]).unwrap();
+}
+
+/// Cannot find its servers before the other end is dropped.
+struct Stuck(Mutex<Receiver<UnixStream>>);
+
+impl Directory for Stuck {
+    fn names(&self) -> Vec<String> {
+        vec!["x".into()]
+    }
+
+    fn default_name(&self) -> Option<String> {
+        None
+    }
+
+    fn connect(&self, _: &str, _: Instant) -> Option<UnixStream> {
+        self.0.lock().unwrap().recv().ok()
+    }
+}
+
+#[test]
+fn room_is_made_also_by_those_that_cannot_go_at_once() {
+    raise_descriptor_limit();
+    let ((release, stuck), (_, joined)) = (channel(), channel());
+    let patience = Patience { handshake: BOUND, ..Patience::default() };
+    let lab = Lab::over(Box::new(Stuck(Mutex::new(stuck))), joined, patience);
+    let client = || {
+        let mut client = lab.client();
+        client.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\x01x").unwrap();
+        client
+    };
+    let all_stuck: Vec<_> = (0..CLIENTS_MAX).map(|_| client()).collect();
+    let began = Instant::now();
+    let mut newcomers = Vec::new();
+    for _ in 0..3 {
+        loop {
+            assert!(began.elapsed() < BOUND);
+            let mut newcomer = UnixStream::connect(lab.path()).unwrap();
+            newcomer.set_read_timeout(Some(BOUND)).unwrap();
+            if newcomer.read_exact(&mut [0; 18]).is_ok() {
+                break newcomers.push(newcomer);
+            }
+            thread::yield_now();
+        }
+    }
+    drop((release, all_stuck, newcomers));
 }
 
 #[test]
