@@ -4,7 +4,7 @@
 use super::backend::{Backend, BackendError, PATIENCE, Replies};
 use super::client::{Client, Socket};
 use super::wait::{Wait, wait};
-use super::{CLIENTS_MAX, Ended, NO_PROGRESS, Shared};
+use super::{Ended, NO_PROGRESS, Shared};
 use crate::nbd::Security;
 use crate::nbd::handshake::{Handshake, Step};
 use crate::nbd::wire::opt;
@@ -18,6 +18,8 @@ use std::time::Instant;
 
 /// Options take little: a name, and what is asked about it.
 const RECEIVE_BYTES: usize = 16 << 10;
+/// Arrays for which a client's options are enough; how many are served may change meanwhile.
+const ARRAYS: usize = 256;
 /// Servers that a client may haggle with by turns: each costs a connection.
 const BACKENDS_MAX: usize = 2;
 /// Servers that are asked for their part of a list at once.
@@ -55,8 +57,7 @@ impl<'a> Haggle<'a> {
             shared,
             number,
             client,
-            // As many arrays as there may be clients; how many there are changes.
-            handshake: Handshake::new(CLIENTS_MAX).with_security(security),
+            handshake: Handshake::new(ARRAYS).with_security(security),
             offer,
             backends: VecDeque::new(),
             received: vec![0; RECEIVE_BYTES].into(),

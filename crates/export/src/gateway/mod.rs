@@ -50,7 +50,7 @@ const LEAVING_MAX: usize = 32;
 const HANDSHAKE_MIN: Duration = Duration::from_secs(1);
 /// How long to wait after the system has refused a client.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// How much longer than clients may take at the end it may take to see them off.
+/// At the end clients have [`Patience::farewell`]; their threads are waited for so much longer.
 const END: Duration = Duration::from_secs(1);
 /// How long there may be more to tell of clients before it is told.
 const TELL_AGAIN: Duration = Duration::from_secs(10);
@@ -186,7 +186,7 @@ struct Places {
 struct Place {
     /// To be shut down by whoever needs the place.
     socket: UnixStream,
-    /// Its handshake is not over.
+    /// When its handshake began; none once that is over.
     since: Option<Instant>,
     /// The array that it has, or asks for.
     array: Option<String>,
