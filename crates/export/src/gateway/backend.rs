@@ -1,8 +1,10 @@
 //! A connection to the server of one array, for as long as options are haggled over: a client's options go there as they
 //! are, and the replies come back as they are.
 
+use super::wait::{Wait, wait};
 use crate::nbd::wire::{self, handshake_flag, opt, rep};
 use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 use thiserror::Error;
@@ -159,6 +161,12 @@ impl Backend {
     /// The server has until then for what it is asked from here on.
     pub(super) fn wait_until(&mut self, until: Instant) {
         self.stream.until = until;
+    }
+
+    /// Whether the server has ended the connection: it says nothing that it is not asked.
+    pub(super) fn has_ended(&self) -> bool {
+        let mut said = [Wait::new(self.stream.stream.as_raw_fd(), true, false)];
+        wait(&mut said, Some(Instant::now())).unwrap_or(true)
     }
 
     /// Passes an option on that has replies.

@@ -172,11 +172,11 @@ impl<'a> Haggle<'a> {
             return Ok(None);
         }
         let until = self.until.min(Instant::now() + PATIENCE);
-        let Some((name, mut backend)) = self.backend(until) else {
+        let chooses = matches!(self.handshake.question().0, opt::GO | opt::EXPORT_NAME);
+        let Some((name, mut backend)) = self.backend(until, chooses) else {
             self.handshake.refuse("no array of this name is served here")?;
             return Ok(None);
         };
-        let chooses = matches!(self.handshake.question().0, opt::GO | opt::EXPORT_NAME);
         if chooses && !self.shared.take_array(self.number, &name) {
             self.handshake.refuse("this array has too many clients")?;
             return Ok(None);
@@ -230,7 +230,7 @@ impl<'a> Haggle<'a> {
     }
 
     /// The server of the export that the question names, and the export's name.
-    fn backend(&mut self, until: Instant) -> Option<(String, Backend)> {
+    fn backend(&mut self, until: Instant, chooses: bool) -> Option<(String, Backend)> {
         let directory = &self.shared.directory;
         let name = match std::str::from_utf8(self.handshake.name()?).ok()? {
             "" => directory.default_name()?,
@@ -238,8 +238,11 @@ impl<'a> Haggle<'a> {
         };
         let known = self.backends.iter().position(|(known, _)| *known == name);
         if let Some((_, mut backend)) = known.and_then(|at| self.backends.remove(at)) {
-            backend.wait_until(until);
-            return Some((name, backend));
+            // What was agreed on with one that has ended is gone, which a client that chooses has to be told.
+            if chooses || !backend.has_ended() {
+                backend.wait_until(until);
+                return Some((name, backend));
+            }
         }
         if !directory.names().contains(&name) {
             return None;
@@ -291,7 +294,7 @@ impl Shared {
             let askers = names.lock().unwrap_or_else(PoisonError::into_inner).len();
             for _ in 0..askers.min(ASKED_AT_ONCE) {
                 // Where the system has no thread for it, others ask more, or fewer are listed.
-                let _ = thread::Builder::new().name("nbd list".into()).spawn_scoped(scope, &ask);
+                let _ = thread::Builder::new().name("nbd list".into()).spawn_scoped(scope, ask);
             }
         });
         let entries = entries.into_inner().unwrap_or_else(PoisonError::into_inner);

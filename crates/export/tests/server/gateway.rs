@@ -310,3 +310,22 @@ fn a_server_that_is_none_is_an_export_that_is_not_there() {
     client.read_exact(&mut reply).unwrap();
     assert_eq!(reply[12..16], (0x8000_0006u32).to_be_bytes());
 }
+
+#[test]
+fn a_server_that_has_ended_meanwhile_is_found_anew() {
+    let lab = Lab::new(Patience::default());
+    let mut client = lab.client();
+    client.write_all(b"\0\0\0\x03").unwrap();
+    for _ in 0..2 {
+        client.write_all(b"IHAVEOPT\0\0\0\x06\0\0\0\x07\0\0\0\x01x\0\0").unwrap();
+        let mut server = lab.joined.recv_timeout(BOUND).unwrap();
+        server.write_all(b"NBDMAGICIHAVEOPT\0\x03").unwrap();
+        server.read_exact(&mut [0; 4 + 16 + 7]).unwrap();
+        let ack =
+            [&0x0003_e889_0455_65a9u64.to_be_bytes()[..], b"\0\0\0\x06\0\0\0\x01\0\0\0\0"].concat();
+        server.write_all(&ack).unwrap();
+        let mut reply = [0; 20];
+        client.read_exact(&mut reply).unwrap();
+        assert_eq!(reply[..], ack[..]);
+    }
+}
