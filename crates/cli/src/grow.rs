@@ -201,9 +201,13 @@ impl Args {
 
 /// Who is to be added and is no spare yet, as after a command that came so far.
 fn newcomers(args: &Args, before: &Detail) -> Result<Vec<MemberSpec>, Failure> {
-    let mut newcomers = Vec::new();
+    let (mut newcomers, mut paths) = (Vec::new(), Vec::new());
     for spec in &args.members {
         let path = members::absolute(spec)?;
+        if paths.contains(&path) {
+            return Err(Failure::usage(format!("{spec}: given twice; nothing was written")));
+        }
+        paths.push(path.clone());
         let is_it = |one: &MemberDetail| one.path == path && one.state == MemberState::Spare;
         if !before.members.iter().any(is_it) {
             newcomers.push(spec.clone());

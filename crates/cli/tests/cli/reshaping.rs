@@ -413,6 +413,24 @@ fn a_member_of_another_array_does_not_end_a_reshape() {
     server.stop();
 }
 
+/// All devices are looked at before the first is written; a spare that is there already is named again.
+#[test]
+fn a_device_that_is_refused_keeps_the_others_from_being_written() {
+    let lab = Lab::new(&[20, 20, 20, 20, 20, 1]);
+    create(&lab, "-l5 -c64", "m0 m1 m2");
+    let server = lab.serve_data("--shards 2 m0 m1 m2");
+    let before = lab.read("m3");
+    for (devices, code) in [("m3 m5", 1), ("m3 m3", 2)] {
+        let ran = lab.run(&format!("grow data --raid-devices 5 {devices}"));
+        assert_eq!(ran.code, code, "{ran:?}");
+        assert!(lab.read("m3") == before, "{devices}: m3 was written: {ran:?}");
+    }
+    lab.run("add data m3").ok();
+    lab.run("grow data --raid-devices 5 m3 m4").ok();
+    assert!(lab.run("wait data").out.contains("reshape done"));
+    server.stop();
+}
+
 #[test]
 fn what_cannot_be_reshaped_is_refused_and_stays_as_it_is() {
     let lab = lab();
