@@ -9,7 +9,7 @@
 //! to a list that several ask for at once, so who is stuck, client or server, keeps no other array's clients waiting.
 //!
 //! Invariants:
-//! - at most [`CLIENTS_MAX`] clients at a time, and [`LEAVING_MAX`] that were told to go: one that shakes hands for longer
+//! - at most [`CLIENTS_MAX`] clients at a time, and `LEAVING_MAX` that were told to go: one that shakes hands for longer
 //!   than a second makes room for the next; [`ARRAY_CLIENTS_MAX`] of them have one array;
 //! - a handshake ends within [`Patience::handshake`], whatever the client and the servers do, and what may be waited for
 //!   one answer: a server has [`backend::PATIENCE`], and an answer that is shared is waited for at most twice.

@@ -1,7 +1,7 @@
 //! A client's handshake, from the greeting to the choice of an export: framing of options, limits, TLS.
 //!
 //! Options about the connection are answered here. One about exports becomes a [`Step::Question`], which whoever knows
-//! the exports answers: a [`super::Connection`] from its list ([`Handshake::answer`]), a gateway with what the export's own
+//! the exports answers: a [`super::Connection`] from its list (`Handshake::answer`), a gateway with what the export's own
 //! server says ([`Handshake::pass_on`]).
 //!
 //! Invariants:
@@ -189,7 +189,7 @@ impl Handshake {
     /// up.
     ///
     /// # Errors
-    /// As [`Self::answer`].
+    /// The connection is to be hung up on.
     pub fn refuse(&mut self, why: &str) -> Result<(), Violation> {
         let is_named = self.name().is_some();
         let (_, option) = self.take_question();
