@@ -182,9 +182,9 @@ impl Server {
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         stdout.read_line(&mut first).unwrap();
         let mut server = Self { child: Some(child), facts: Value::Null };
-        match serde_json::from_str(&first) {
-            Ok(facts) => server.facts = facts,
-            Err(_) => panic!("no server: {:?}", server.end()),
+        match serde_json::from_str::<Value>(&first) {
+            Ok(facts) if facts["pid"].is_u64() => server.facts = facts,
+            _ => panic!("no server: {first}{:?}", server.end()),
         }
         server
     }
