@@ -123,8 +123,7 @@ pub enum FuseError {
 
 fn hint(path: &Path, error: &io::Error) -> String {
     match error.raw_os_error() {
-        // The latter when it dies while it is being asked.
-        Some(libc::ENOTCONN | libc::ECONNABORTED) => {
+        _ if is_of_dead(error) => {
             format!(
                 " (the mount of a server that died; `fusermount3 -u {}` removes it)",
                 quoted_path(path)
@@ -138,13 +137,18 @@ fn hint(path: &Path, error: &io::Error) -> String {
     }
 }
 
+/// Whether it is the answer of a mount whose server has died; the latter if that dies while it is being asked.
+fn is_of_dead(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOTCONN | libc::ECONNABORTED))
+}
+
 /// Takes away what a server that died has left mounted: whoever has it open gets errors before and after. One that cannot
 /// be is told of when the file is used.
 fn remove_dead_mount(file: &Path) {
     // Its attributes the kernel may remember, but nobody opens it.
-    let is_dead = |error: io::Error| error.raw_os_error() == Some(libc::ENOTCONN);
-    let may_be = fs::symlink_metadata(file).map_or_else(is_dead, |meta| meta.is_file());
-    if !may_be || !fs::File::open(file).is_err_and(is_dead) {
+    let may_be =
+        fs::symlink_metadata(file).map_or_else(|error| is_of_dead(&error), |meta| meta.is_file());
+    if !may_be || !fs::File::open(file).is_err_and(|error| is_of_dead(&error)) {
         return;
     }
     let is_gone = detach(file).is_ok()
@@ -427,7 +431,7 @@ impl MountPoint {
     fn leave(&self) {
         // Its attributes the kernel may remember.
         let opened = fs::File::open(&self.path);
-        if opened.is_err_and(|error| error.raw_os_error() == Some(libc::ENOTCONN)) {
+        if opened.is_err_and(|error| is_of_dead(&error)) {
             warn!(
                 file = %self.path.display(),
                 "{}: the mount was ended by force while the file was open; who has it open gets errors",
