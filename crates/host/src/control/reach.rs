@@ -21,7 +21,7 @@ pub fn reach(path: &Path, limit: Duration) -> io::Result<UnixStream> {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     for (to, from) in address.sun_path.iter_mut().zip(bytes) {
-        *to = from.cast_signed();
+        *to = *from as libc::c_char;
     }
     // SAFETY: makes a descriptor, and touches no memory.
     let fd = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
