@@ -182,7 +182,8 @@ fn notes(array: &FoundArray) -> impl Iterator<Item = String> {
         };
         format!(
             "a reshape is in progress ({before} to {after}, at byte {} of the array): with --read-only all of it is read \
-             and nothing moved, without it serve goes on with a reshape between RAID4, 5 and 6, or of a RAID10{doubt}",
+             and nothing moved, without it serve goes on with a reshape between RAID4, 5 and 6, or of a RAID10, that needs no \
+             backup file{doubt}",
             reshape.position.bytes()
         )
     });

@@ -431,6 +431,26 @@ fn a_device_that_is_refused_keeps_the_others_from_being_written() {
     server.stop();
 }
 
+/// Nobody is added yet, and it would be degraded for nothing.
+#[test]
+fn a_raid0_begins_nothing_that_could_not_hold_its_data() {
+    let lab = Lab::new(&[20; 6]);
+    create(&lab, "-l0 -c64", "m0 m1 m2");
+    let server = lab.serve_data("--shards 2 m0 m1 m2");
+    for wish in ["--level 6 --raid-devices 4", "--level 10 --raid-devices 4"] {
+        refused(&lab, wish, "cut data");
+    }
+    lab.run("grow data --level 10").ok();
+    for member in ["m3", "m4", "m5"] {
+        lab.run(&format!("add data {member}")).ok();
+    }
+    lab.run("wait data").ok();
+    let detail = lab.detail();
+    let members = detail["members"].as_array().unwrap();
+    assert!(members.len() == 6 && members.iter().all(|it| it["state"] == "in_sync"), "{detail}");
+    server.stop();
+}
+
 #[test]
 fn what_cannot_be_reshaped_is_refused_and_stays_as_it_is() {
     let lab = lab();

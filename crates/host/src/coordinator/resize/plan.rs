@@ -43,18 +43,36 @@ impl CoordinatorRuntime {
         Ok(Planned { steps, obstacle: obstacle.map(|why| why.to_string()) })
     }
 
-    /// Whether nothing stands in the way to what is wished for but that members are yet to be added.
+    /// Whether nothing stands in the way to what is wished for but that members are yet to be added. A RAID0 takes in nobody
+    /// before it has become something else, so it is looked at with as many as it could need.
     pub(super) fn check_way(
         &self,
         runtime: &ShardRuntime,
         wish: ResizeWish,
     ) -> Result<(), CommandError> {
-        match self.way(runtime, wish, &[])?.1 {
+        let imagined = match self.geometry().level() {
+            Level::Raid0 => self.imagined(&wish)?,
+            _ => Vec::new(),
+        };
+        match self.way(runtime, wish, &imagined)?.1 {
             None | Some(ResizeError::NeedsSpares { .. }) => Ok(()),
-            // It lacks what these make.
-            Some(ResizeError::Degraded { .. }) if !self.is_redundant() => Ok(()),
             Some(obstacle) => Err(obstacle.into()),
         }
+    }
+
+    /// Members for all copies or parities of a RAID0, and for all slots that are wished for, as large as the largest there is.
+    fn imagined(&self, wish: &ResizeWish) -> Result<Vec<Candidate>, CommandError> {
+        let supervisor = self.coordinator.supervisor().ok_or(CommandError::ReadOnly)?;
+        let end = |sb: &Superblock| sb.data_offset().0.saturating_add(sb.data_size().0);
+        let largest = supervisor.members().map(|(sb, _)| end(sb)).max().unwrap_or(0);
+        let slots = match wish {
+            ResizeWish::Reshape(ReshapeWish { raid_devices: Some(slots), .. }) => *slots,
+            _ => 0,
+        };
+        let count = self.geometry().raid_disks().max(2).saturating_add(slots);
+        // With room for a superblock behind the data.
+        let size = Sectors(largest + 256);
+        Ok((0..count).map(|_| Candidate { name: "a member to be added".into(), size }).collect())
     }
 
     /// The steps, and what stands in the way of the next one, if not all can be gone.
