@@ -1,7 +1,9 @@
 //! What a server tells about its array. `docs/control.md` has the fields; one that a server does not know stays at its
 //! default, one that it knows beside these is passed over.
 
-use crate::{ArrayState, BitmapLocation, ConsistencyPolicy, MemberState, SyncAction, SyncResult};
+use crate::{
+    ArrayState, BitmapLocation, ConsistencyPolicy, MemberState, SyncAction, SyncResult, percent,
+};
 use lapstrake_geometry::{Layout, Level};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -122,20 +124,8 @@ pub struct Detail {
     pub exports: Vec<String>,
 }
 
-/// The path of a URI; none if it is none.
-fn unescaped(text: &str) -> Option<PathBuf> {
-    let mut bytes = Vec::new();
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'%' => {
-                let digits = [rest.next()?, rest.next()?];
-                u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
-            }
-            _ => byte,
-        });
-    }
-    Some(OsString::from_vec(bytes).into())
+fn path_of(encoded: &str) -> Option<PathBuf> {
+    percent::decoded(encoded).map(|bytes| OsString::from_vec(bytes).into())
 }
 
 /// A part of an array that clients see in its place.
@@ -351,14 +341,14 @@ impl Detail {
     /// The file that it is served as, if it is.
     #[must_use]
     pub fn file(&self) -> Option<PathBuf> {
-        unescaped(self.exports.iter().find_map(|uri| uri.strip_prefix("file://"))?)
+        path_of(self.exports.iter().find_map(|uri| uri.strip_prefix("file://"))?)
     }
 
     /// The Unix socket at which it is served over NBD, if it is; the first, if there are several.
     #[must_use]
     pub fn nbd_socket(&self) -> Option<PathBuf> {
         let behind = self.exports.iter().find_map(|uri| uri.strip_prefix("nbd+unix:///"))?;
-        unescaped(behind.split_once("?socket=")?.1)
+        path_of(behind.split_once("?socket=")?.1)
     }
 
     /// Whether a word is in the array's state.

@@ -9,6 +9,7 @@
 //! Here are values only: sockets are in `lapstrake-host`, and clients use `lapstrake`.
 
 mod detail;
+pub mod percent;
 mod plan;
 mod words;
 

@@ -1,20 +1,20 @@
-//! A running array: its threads, and the handle by which others reach it.
+//! A running array: its threads.
 
 mod carry_out;
 mod facts;
+mod handle;
 
 use carry_out::carry_out;
 use facts::facts;
 pub(crate) use facts::{consistency_policy, reshape_detail};
+pub use handle::{ArrayIo, Handle};
 
 use crate::{
     cache::CacheTerms,
-    client::Client,
-    command_error::CommandError,
     coordinator::{CLIENTS_MAX, CoordinatorRuntime, settings::SpeedError},
     lending::Lending,
     memory::{Memory, Sizes},
-    message::{Address, Answer, Command, Deleted, Greeter, Message, Peer},
+    message::{Message, Peer},
     open::JOURNAL_NEXT,
     runner::Runner,
     scope::EventScope,
@@ -24,21 +24,20 @@ use crate::{
     status::Counters,
 };
 use lapstrake_array::{
-    Front, RoutedRequest, SpanMap,
+    Front, SpanMap,
     start::{After, CarriedOut, ShardTerms, StartMember, StartPlan, SupervisorTerms},
 };
 use lapstrake_control::{Detail, PartDetail};
 use lapstrake_device::{Backend, Member, Queue, QueueError};
 use lapstrake_engine::{
-    Buf, BufId, MemberConfig, MemberRecord, RequestError, RequestKind, STRIPE_CACHE_SIZE, Shard,
-    Supervisor, SupervisorConfig, SyncConfig, SyncSpeed, span,
+    MemberConfig, MemberRecord, STRIPE_CACHE_SIZE, Shard, Supervisor, SupervisorConfig, SyncConfig,
+    SyncSpeed, span,
 };
 use lapstrake_geometry::{Geometry, Sectors};
 use lapstrake_metadata::{journal::BLOCK_BYTES, uuid_text};
 use lapstrake_volumes::Map;
 use std::{
     io,
-    os::fd::OwnedFd,
     path::PathBuf,
     sync::{
         Arc, OnceLock,
@@ -585,169 +584,6 @@ impl ShardResources {
         let thread = std::thread::Builder::new().name(format!("shard-{index}")).spawn(run);
         let thread = thread.map_err(refused("a thread"))?;
         Ok(Self { queue, memory, inbox, peer, runner, thread })
-    }
-}
-
-/// Reaches a running array from any thread.
-#[derive(Clone)]
-pub struct Handle {
-    peers: Arc<[Peer]>,
-    pub(crate) facts: Arc<Facts>,
-}
-
-impl Handle {
-    /// Where the array's events go.
-    #[must_use]
-    pub fn scope(&self) -> &EventScope {
-        &self.facts.scope
-    }
-
-    /// Accepts clients on a listening socket; `greeter` makes the session of each.
-    pub fn listen(&self, listener: OwnedFd, greeter: Greeter) {
-        self.peers[0].send(Message::Listen { listener, greeter });
-    }
-
-    /// Takes in one client.
-    pub fn welcome(&self, client: Box<dyn Client>) {
-        self.peers[0].send(Message::Welcome(client));
-    }
-
-    /// How many shards there are.
-    #[must_use]
-    pub fn shards(&self) -> usize {
-        self.peers.len()
-    }
-
-    /// Whether clients' [`Context::command`](crate::Context::command) takes vectors.
-    #[must_use]
-    pub fn takes_long_commands(&self) -> bool {
-        self.facts.takes_long_commands
-    }
-
-    /// For requests of a thread that is no shard. The first shard takes them in; while there is an [`ArrayIo`] it counts
-    /// as one with a client, and without other clients does them alone.
-    #[must_use]
-    pub fn array_io(&self) -> ArrayIo {
-        self.peers[0].send(Message::ArrayIo { comes: true });
-        ArrayIo { peers: self.peers.clone() }
-    }
-
-    /// Everything about the array; none if it has stopped.
-    #[must_use]
-    pub fn detail(&self) -> Option<Detail> {
-        match self.ask(Command::Detail).recv().ok()? {
-            Answer::Detail(detail) => Some(*detail),
-            _ => None,
-        }
-    }
-
-    /// Carries out a command; a refusal says why. An array that has stopped refuses.
-    ///
-    /// # Errors
-    /// The refusal.
-    pub fn command(&self, command: Command) -> Result<Answer, CommandError> {
-        self.ask(command).recv().map_err(|_| CommandError::Stopped)?.accepted()
-    }
-
-    /// What is gone once it stops. Nothing once it has stopped.
-    #[must_use]
-    pub fn deleted(&self) -> Deleted {
-        match self.ask(Command::Deleted).recv() {
-            Ok(Answer::Deleted(deleted)) => deleted,
-            _ => Deleted::default(),
-        }
-    }
-
-    /// Stops the array and waits for it. False if the superblocks could not say clean, also when it
-    /// had stopped before.
-    #[must_use]
-    pub fn stop(&self) -> bool {
-        match self.ask(Command::Stop).recv() {
-            Ok(Answer::Stopped(clean)) => clean,
-            _ => self.facts.stopped_clean.get().copied().unwrap_or(false),
-        }
-    }
-
-    pub(crate) fn ask(&self, command: Command) -> Receiver<Answer> {
-        let (answer, receiver) = mpsc::channel();
-        self.peers[0].send(Message::Command { command, answer });
-        receiver
-    }
-}
-
-/// See [`Handle::array_io`].
-pub struct ArrayIo {
-    peers: Arc<[Peer]>,
-}
-
-impl ArrayIo {
-    /// Reads `len` bytes at `offset`, both multiples of 512. The answer comes to the receiver, which an array that has
-    /// stopped closes.
-    ///
-    /// # Panics
-    /// If it is not of whole sectors.
-    ///
-    /// # Safety
-    /// `to` is page-aligned, as long as the request, valid and unused until the answer.
-    #[must_use]
-    pub unsafe fn read(
-        &self,
-        to: *mut u8,
-        offset: u64,
-        len: u64,
-    ) -> Receiver<Result<(), RequestError>> {
-        self.send(RequestKind::Read(PLACEHOLDER), Some(Address(to)), offset, len)
-    }
-
-    /// Writes; all else as [`ArrayIo::read`].
-    ///
-    /// # Panics
-    /// As there.
-    ///
-    /// # Safety
-    /// As there; it may be read meanwhile.
-    #[must_use]
-    pub unsafe fn write(
-        &self,
-        from: *const u8,
-        offset: u64,
-        len: u64,
-    ) -> Receiver<Result<(), RequestError>> {
-        let kind = RequestKind::Write { buf: PLACEHOLDER, fua: false, followed: false };
-        self.send(kind, Some(Address(from.cast_mut())), offset, len)
-    }
-
-    /// Makes stable what was written and answered.
-    #[must_use]
-    pub fn flush(&self) -> Receiver<Result<(), RequestError>> {
-        self.send(RequestKind::Flush, None, 0, 0)
-    }
-
-    fn send(
-        &self,
-        kind: RequestKind,
-        memory: Option<Address>,
-        offset: u64,
-        len: u64,
-    ) -> Receiver<Result<(), RequestError>> {
-        assert!(
-            offset.is_multiple_of(512) && len.is_multiple_of(512),
-            "{len} bytes at {offset}: not whole sectors"
-        );
-        let (sender, answer) = mpsc::channel();
-        let (sector, len) = (offset / 512, len / 512);
-        let request = RoutedRequest { kind, memory, sector, len, is_moved: false };
-        self.peers[0].send(Message::External { request, answer: sender });
-        answer
-    }
-}
-
-/// Stands for the memory that a [`RoutedRequest`] names by its address.
-const PLACEHOLDER: Buf = Buf { id: BufId(0), offset: 0 };
-
-impl Drop for ArrayIo {
-    fn drop(&mut self) {
-        self.peers[0].send(Message::ArrayIo { comes: false });
     }
 }
 

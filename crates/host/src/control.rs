@@ -215,18 +215,7 @@ fn file_name(name: &str, suffix: &str) -> String {
 
 /// The array's name for a file's; None if it is none of ours.
 fn array_name(file: &str) -> Option<String> {
-    let mut rest = file.strip_suffix(".sock")?.bytes();
-    let mut name = Vec::new();
-    while let Some(byte) = rest.next() {
-        name.push(match byte {
-            b'%' => {
-                let digits = [rest.next()?, rest.next()?];
-                u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
-            }
-            _ => byte,
-        });
-    }
-    String::from_utf8(name).ok()
+    String::from_utf8(lapstrake_control::percent::decoded(file.strip_suffix(".sock")?)?).ok()
 }
 
 fn socket_path(dir: &Path, name: &str) -> Result<PathBuf, ControlError> {
