@@ -51,7 +51,8 @@ only addresses of this machine itself (127.0.0.1, [::1]) are listened at, unless
 $uri (and $nbd, the same), $unixsocket, $port, $exportname, $fuse, $vhostuser and $ublk for its command.
 
 At most 256 NBD clients are served at a time. One that is silent between two requests may stay, so
-many of those keep others out; one that has not ended its handshake after a second makes room.
+many of those keep others out; one that has not ended its handshake after a second makes room, and one on TCP whose
+machine has gone without a word does after ten minutes.
 
 Exit codes:
   0  stopped cleanly, after SIGTERM, SIGINT, SIGHUP or `lapstrake stop`

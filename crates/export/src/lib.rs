@@ -8,6 +8,7 @@ pub mod gateway;
 mod mapping;
 pub mod nbd;
 mod session;
+pub mod tcp;
 pub mod tls;
 pub mod ublk;
 pub mod vhost_user;

@@ -2,13 +2,14 @@
 //! cannot be had costs nothing.
 
 use super::Event;
-use super::nbd::{At, Socket, file_uri, without_delay};
+use super::nbd::{At, Socket, file_uri};
 use super::place::Place;
 use super::tls::Tls;
 use crate::exit::Failure;
 use lapstrake_export::NbdSession;
 use lapstrake_export::fuse::Mount;
 use lapstrake_export::nbd::{ExportInfo, Exports, Limits};
+use lapstrake_export::tcp;
 use lapstrake_export::tls::TlsOffer;
 use lapstrake_export::ublk::Device;
 use lapstrake_export::vhost_user::{Disk, VhostUser};
@@ -181,7 +182,7 @@ impl Fronts {
 fn greeter(exports: Arc<Exports>, is_tcp: bool, offer: Option<TlsOffer>) -> Greeter {
     Box::new(move |socket| {
         if is_tcp {
-            without_delay(&socket);
+            tcp::prepare(&socket);
         }
         let session = NbdSession::new(socket, exports.clone(), Limits::default());
         match offer.clone() {

@@ -10,7 +10,7 @@ use std::fmt::Display;
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -232,21 +232,6 @@ fn escaped(bytes: &[u8], plain: &[u8]) -> String {
 /// The URI of a file.
 pub fn file_uri(path: &Path) -> String {
     format!("file://{}", escaped(path.as_os_str().as_bytes(), b"-._~/"))
-}
-
-/// Turns off the wait for fuller packets: replies are small, and clients wait for them.
-pub fn without_delay(socket: &OwnedFd) {
-    let on: libc::c_int = 1;
-    // SAFETY: the option's value is an int and outlives the call. Refused, it is only slower.
-    unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_NODELAY,
-            (&raw const on).cast(),
-            size_of_val(&on) as libc::socklen_t,
-        )
-    };
 }
 
 /// The array as an export.

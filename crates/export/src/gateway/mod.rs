@@ -23,6 +23,7 @@ mod wait;
 
 use crate::nbd::Violation;
 use crate::session::{CUT_OFF, NO_PROGRESS, Patience};
+use crate::tcp;
 use crate::tls::{TLS_FAILED, TlsOffer};
 use client::{Client, ClientError};
 use haggle::Haggle;
@@ -30,7 +31,7 @@ use lapstrake_host::{Complaints, Time};
 pub use question::Question;
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, PipeReader};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -86,10 +87,7 @@ impl Listener {
             Self::Unix(listener) => Ok(listener.accept()?.0.into()),
             Self::Tcp(listener) => {
                 let socket = listener.accept()?.0;
-                // Replies are small, and clients wait for them. Refused, it is only slower.
-                let _ = socket.set_nodelay(true);
-                // One whose machine has gone would keep its place for ever.
-                keep_alive(&socket);
+                tcp::prepare(&socket);
                 Ok(socket.into())
             }
         }
@@ -101,16 +99,6 @@ impl Listener {
             Self::Tcp(listener) => listener.set_nonblocking(true),
         }
     }
-}
-
-fn keep_alive(socket: &TcpStream) {
-    let on: libc::c_int = 1;
-    let len = size_of_val(&on) as libc::socklen_t;
-    // SAFETY: the descriptor is ours, and the kernel reads one int.
-    unsafe {
-        let on = (&raw const on).cast();
-        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_KEEPALIVE, on, len)
-    };
 }
 
 impl AsRawFd for Listener {
