@@ -551,8 +551,9 @@ mod tests {
         assert!(matches!(Claim::new(&dir, "md0"), Err(ControlError::Taken { .. })));
         assert!(Claim::new(&dir, "md1").is_ok());
         drop(first);
-        // A socket that a killed server left.
+        // What a killed server left.
         drop(UnixListener::bind(dir.join("md0.sock")).unwrap());
+        fs::write(dir.join("md0.lock"), "").unwrap();
         let ask_detail = || ask::<Value>(&dir, "md0", &Request::Detail, || {});
         assert!(matches!(ask_detail(), Err(ControlError::Vanished { .. })));
         assert_eq!(served(&dir).unwrap(), Vec::<String>::new());
@@ -563,6 +564,11 @@ mod tests {
         let again = Claim::new(&dir, "md0").unwrap();
         assert_eq!(served(&dir).unwrap(), ["md0"], "who asks waits for the server");
         assert_eq!(vanished(&dir).unwrap(), Vec::<String>::new());
+        let others = dir.join("others.sock");
+        let _listening = UnixListener::bind(&others).unwrap();
+        assert_eq!(served(&dir).unwrap(), ["md0"]);
+        assert_eq!(known(&dir).unwrap(), ["md0"]);
+        fs::remove_file(&others).unwrap();
         fs::remove_file(again.path()).unwrap();
         assert!(matches!(
             ask::<Value>(&dir, "md0", &Request::Detail, || {}),

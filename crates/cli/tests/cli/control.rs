@@ -19,6 +19,7 @@ impl Fake {
     fn new() -> Self {
         let lab = Lab::new(&[]);
         std::fs::create_dir(lab.path("run")).unwrap();
+        std::fs::write(lab.path("run/data.lock"), "").unwrap();
         let listener = UnixListener::bind(lab.path("run/data.sock")).unwrap();
         let fake = Self { lab, answers: Arc::default(), requests: Arc::default() };
         let (answers, requests) = (fake.answers.clone(), fake.requests.clone());

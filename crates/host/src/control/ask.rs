@@ -246,7 +246,9 @@ fn names(dir: &Path, is_wanted: impl Fn(&Path, &str) -> bool) -> Result<Vec<Stri
     };
     let names = entries.flatten().filter_map(|entry| {
         let name = array_name(entry.file_name().to_str()?)?;
-        is_wanted(&entry.path(), &name).then_some(name)
+        // What others have put there (a gateway, one for a machine's disk) is nobody's name, and may answer anything.
+        let is_named = dir.join(file_name(&name, ".lock")).exists();
+        (is_named && is_wanted(&entry.path(), &name)).then_some(name)
     });
     let mut names: Vec<String> = names.collect();
     names.sort();
