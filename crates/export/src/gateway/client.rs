@@ -28,36 +28,58 @@ pub(super) struct Client {
     sent: usize,
 }
 
-/// A connected socket that does not wait. Of what a [`UnixStream`] can do only what all stream sockets can is used.
-pub(super) struct Socket(UnixStream);
+/// A connected socket that does not wait.
+pub(super) struct Socket {
+    /// Of what a [`UnixStream`] can do only what all stream sockets can is used.
+    stream: UnixStream,
+    /// How many bytes are read before the end; all that come, if there is no such number.
+    left: Option<usize>,
+}
 
 impl Socket {
     pub(super) fn new(socket: OwnedFd) -> io::Result<Self> {
-        let socket = UnixStream::from(socket);
-        socket.set_nonblocking(true)?;
-        Ok(Self(socket))
+        let stream = UnixStream::from(socket);
+        stream.set_nonblocking(true)?;
+        Ok(Self { stream, left: None })
     }
 
     /// What there is to read: none if nothing is yet, zero bytes at the end.
     pub(super) fn read(&mut self, into: &mut [u8]) -> io::Result<Option<usize>> {
-        unless_it_waits(|| self.0.read(into))
+        // The system would say of an empty socket that it has to wait, even if nothing is asked for.
+        if self.left == Some(0) {
+            return Ok(Some(0));
+        }
+        let room = self.left.map_or(into.len(), |left| left.min(into.len()));
+        let count = unless_it_waits(|| self.stream.read(&mut into[..room]))?;
+        self.left = self.left.map(|left| left - count.unwrap_or_default());
+        Ok(count)
     }
 
     /// Takes as many bytes as there is room for.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        unless_it_waits(|| self.0.write(bytes)).map(Option::unwrap_or_default)
+        unless_it_waits(|| self.stream.write(bytes)).map(Option::unwrap_or_default)
     }
 
     /// Says that no more will come.
     pub(super) fn end(&self) {
         // Who is gone has no need of it.
-        let _ = self.0.shutdown(Shutdown::Write);
+        let _ = self.stream.shutdown(Shutdown::Write);
+    }
+
+    /// How many bytes have come that are not read yet.
+    fn waiting(&self) -> io::Result<usize> {
+        let mut count: libc::c_int = 0;
+        // SAFETY: the descriptor is ours, and the kernel writes one int.
+        match unsafe { libc::ioctl(self.as_raw_fd(), libc::FIONREAD, &raw mut count) } {
+            0 => Ok(usize::try_from(count).unwrap_or_default()),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 }
 
 impl AsRawFd for Socket {
     fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
+        self.stream.as_raw_fd()
     }
 }
 
@@ -103,9 +125,15 @@ impl Client {
         }
     }
 
+    /// What has not come by now is not read any more: behind the rest is the end.
+    pub(super) fn end_input(&mut self) -> io::Result<()> {
+        self.socket.left = Some(self.socket.waiting()?);
+        Ok(())
+    }
+
     /// Whether there may be more to read than the socket tells of.
     pub(super) fn has_input(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| !tls.is_drained())
+        self.socket.left == Some(0) || self.tls.as_ref().is_some_and(|tls| !tls.is_drained())
     }
 
     /// Takes as many bytes as there is room for.
@@ -157,7 +185,8 @@ impl Client {
 
     /// Drops some of what has come; whether it has come to the end.
     pub(super) fn drop_input(&mut self) -> io::Result<bool> {
-        Ok(self.socket.read(&mut [0; 16 << 10])? == Some(0))
+        let mut stream = &self.socket.stream;
+        Ok(unless_it_waits(|| stream.read(&mut [0; 16 << 10]))? == Some(0))
     }
 
     /// Whether something encrypted is left to be sent.

@@ -83,8 +83,8 @@ impl Flow {
     }
 }
 
-/// Goes on until either side ends, or `stop` is closed: then what the client has sent is still answered, for as long as
-/// patience has it. `early` came from the client already.
+/// Goes on until either side ends, or `stop` is closed: then what has come from the client is still answered, for as long
+/// as patience has it. `early` came from the client already.
 pub(super) fn relay(
     client: &mut Client,
     server: &mut Socket,
@@ -100,16 +100,11 @@ pub(super) fn relay(
     // The client has no more to say, and since when the server has not answered, then.
     let (mut client_has_ended, mut silent_since) = (false, None);
     loop {
-        // At the end, to the last that has come.
-        let may_read = client_has || client.has_input() || leaving.is_some();
+        let may_read = client_has || client.has_input();
         let (mut is_gone, mut server_moves) = (false, false);
         up.pump(
             may_read,
-            |into| {
-                let count = client.read(into)?;
-                let nothing_more = leaving.map(|_| 0);
-                Ok((count.or(nothing_more), client.has_input()))
-            },
+            |into| Ok((client.read(into)?, client.has_input())),
             |bytes| {
                 let count = server.write(bytes).unwrap_or_else(|_| {
                     is_gone = true;
@@ -161,17 +156,15 @@ pub(super) fn relay(
             Wait::new(stop, leaving.is_none(), false),
         ];
         if !wait(&mut waits, leaving.into_iter().chain(slow).min())? {
-            return match leaving {
-                Some(_) => Ok(()),
-                None if is_owed => Err(Ended::cut(NO_PROGRESS)),
-                None => Err(Ended::cut(SERVER_SILENT)),
-            };
+            return Err(Ended::cut(if is_owed { NO_PROGRESS } else { SERVER_SILENT }));
         }
         let [client_wait, server_wait, stop_wait] = waits;
         (client_has, server_has) = (client_wait.has_come(), server_wait.has_come());
         client_has_ended |= client_wait.has_ended();
         if stop_wait.has_come() {
             leaving = Some(Instant::now() + patience.farewell);
+            // One that has always more to say would not be answered to the end.
+            client.end_input()?;
         }
     }
 }

@@ -312,6 +312,32 @@ fn a_server_that_is_none_is_an_export_that_is_not_there() {
 }
 
 #[test]
+fn a_client_that_always_has_more_to_say_is_seen_off() {
+    let mut lab = Lab::new(Patience::default());
+    let (mut client, mut server) = lab.joined();
+    // More than the gateway can take before the server has read again, so that it never finds nothing.
+    let len: libc::c_int = 1 << 20;
+    let size = size_of_val(&len) as libc::socklen_t;
+    let (level, option, value) = (libc::SOL_SOCKET, libc::SO_SNDBUF, (&raw const len).cast());
+    // SAFETY: the descriptor is ours, and the kernel reads one int.
+    let set = unsafe { libc::setsockopt(client.as_raw_fd(), level, option, value, size) };
+    assert_eq!(set, 0);
+    client.set_nonblocking(true).unwrap();
+    let mut fill = || while client.write(&[7; 4096]).is_ok() {};
+    fill();
+    drop(lab.stop.take());
+    let mut heard = 0;
+    loop {
+        fill();
+        match server.read(&mut [0; 4096]).unwrap() {
+            0 => break,
+            count => heard += count,
+        }
+        assert!(heard < 4 << 20, "more than was on its way");
+    }
+}
+
+#[test]
 fn a_server_that_has_ended_meanwhile_is_found_anew() {
     let lab = Lab::new(Patience::default());
     let mut client = lab.client();
