@@ -23,7 +23,7 @@ use tracing::warn;
 
 const HELP: &str = "\
 Examples:
-  lapstrake gateway --nbd 0.0.0.0:10809 --tls-certificates /etc/pki/nbd
+  lapstrake gateway --nbd 0.0.0.0:10809 --tls-certificates /etc/pki/nbd --tls-verify-peer
   lapstrake gateway --nbd 127.0.0.1:10809 data backup
   nbdinfo --list nbd://127.0.0.1
 
@@ -97,7 +97,7 @@ pub fn run(args: &Args) -> Outcome {
         asked: Mutex::default(),
     };
     // Those that cannot be offered are told of at once.
-    let offered: Vec<String> = directory.offered();
+    let offered = directory.offered();
     let gateway = Gateway::new(Box::new(directory), Patience::default(), stop);
     announce(args, &sockets, &tls, &offered);
     let listening = sockets.into_iter().map(|Socket { listener, at }| match at {
@@ -106,7 +106,8 @@ pub fn run(args: &Args) -> Outcome {
     });
     // Files of sockets go at the end.
     let (_files, listeners): (Vec<_>, Vec<_>) = listening.unzip();
-    gateway.run(listeners)?;
+    let ended = gateway.run(listeners);
+    ended.map_err(|error| Failure::new(format!("cannot wait for clients any more: {error}")))?;
     Ok(Exit::Done)
 }
 
@@ -178,7 +179,11 @@ impl Servers {
                     return Ok(None);
                 }
                 // Too many others ask just now, or it ends; there is no other reason to refuse this.
-                Err(ControlError::Refused { .. }) if Instant::now() < until => thread::sleep(AGAIN),
+                Err(ControlError::Refused { .. } | ControlError::Ended { .. })
+                    if Instant::now() < until =>
+                {
+                    thread::sleep(AGAIN);
+                }
                 told => break told.map_err(|error| error.to_string())?,
             }
         };

@@ -4,7 +4,7 @@ use crate::client::{Client, Stream};
 use crate::nbd::{CERTIFICATES, has, port, script};
 use crate::support::{Lab, Server, pattern};
 use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 
 /// Arrays a, b and c, of different levels and sizes.
 fn three_arrays() -> Lab {
@@ -215,6 +215,26 @@ fn what_cannot_be_offered_is_told_once() {
     assert_ne!(size("a").code, 0);
     assert_eq!(said(some), "");
     servers.into_iter().chain([server]).for_each(Server::stop);
+}
+
+#[test]
+fn a_server_that_ends_while_it_is_asked_has_ended() {
+    let lab = Lab::new(&[]);
+    let gateway = gateway(&lab, "--nbd unix:gw");
+    let socket = lab.path("run/a.sock");
+    std::fs::write(socket.with_extension("lock"), "").unwrap();
+    let control = UnixListener::bind(&socket).unwrap();
+    let mut client = Client::raw_unix(&lab.path("gw"));
+    let _greeting: [u8; 18] = client.take().unwrap();
+    client.stream.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x06\0\0\0\x07\0\0\0\x01a\0\0").unwrap();
+    let (mut asked, _) = control.accept().unwrap();
+    asked.read_exact(&mut [0]).unwrap();
+    std::fs::remove_file(&socket).unwrap();
+    drop((control, asked));
+    let reply: [u8; 20] = client.take().unwrap();
+    assert_eq!(reply[12..16], 0x8000_0006u32.to_be_bytes(), "NBD_REP_ERR_UNKNOWN");
+    drop(client);
+    assert_eq!(said(gateway), "");
 }
 
 #[test]

@@ -23,9 +23,15 @@ pub enum BackendError {
     /// It is stopped or stuck.
     #[error("it does not answer")]
     Silent,
+    /// It turned the connection away.
+    #[error("it has ended the connection: it is being stopped, or has too many clients")]
+    Ended,
     /// It does not begin as servers of NBD do.
     #[error("its greeting is not that of fixed newstyle NBD")]
     Greeting,
+    /// It does not do what its client was told.
+    #[error("it has no structured replies")]
+    Unstructured,
     /// A reply does not begin with its magic.
     #[error("reply magic is {found:#x}")]
     ReplyMagic {
@@ -52,6 +58,9 @@ impl From<io::Error> for BackendError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             ErrorKind::WouldBlock | ErrorKind::TimedOut => Self::Silent,
+            ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {
+                Self::Ended
+            }
             _ => Self::Io(error),
         }
     }
@@ -177,9 +186,10 @@ impl Backend {
 
     /// Agrees on structured replies, if that is not done yet.
     pub(super) fn structure(&mut self) -> Result<(), BackendError> {
-        if !self.structured {
-            self.structured = self.ask(opt::STRUCTURED_REPLY, &[])?.is_ack;
+        if !self.structured && !self.ask(opt::STRUCTURED_REPLY, &[])?.is_ack {
+            return Err(BackendError::Unstructured);
         }
+        self.structured = true;
         Ok(())
     }
 
@@ -234,6 +244,6 @@ mod tests {
         assert!(matches!(of(&long), BackendError::TooLong { .. }));
         let endless = reply(opt::GO, rep::INFO, &[0; 1000]).repeat(100);
         assert!(matches!(of(&endless), BackendError::TooLong { .. }));
-        assert!(matches!(of(&endless[..30]), BackendError::Io(_)), "torn");
+        assert!(matches!(of(&endless[..30]), BackendError::Ended), "torn");
     }
 }

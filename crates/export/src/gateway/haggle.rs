@@ -24,6 +24,10 @@ const ARRAYS: usize = 256;
 const BACKENDS_MAX: usize = 2;
 /// Servers that are asked for their part of a list at once.
 const ASKED_AT_ONCE: usize = 64;
+/// What a client is told that names an export that is none.
+const NOT_SERVED: &str = "no array of this name is served here";
+/// What it is told where there is one, as far as is known.
+const UNFIT: &str = "the server of this array does not answer";
 
 /// See the module.
 pub(super) struct Haggle<'a> {
@@ -101,7 +105,8 @@ impl<'a> Haggle<'a> {
             Wait::new(self.client.as_raw_fd(), input, output),
             Wait::new(self.shared.stop.as_raw_fd(), true, false),
         ];
-        if !wait(&mut waits, Some(self.until))? {
+        // Something may come all the time.
+        if Instant::now() >= self.until || !wait(&mut waits, Some(self.until))? {
             return Err(Ended::cut(NO_PROGRESS));
         }
         if waits[1].has_come() { Err(Ended::Quietly) } else { Ok(()) }
@@ -128,9 +133,6 @@ impl<'a> Haggle<'a> {
 
     fn receive(&mut self) -> Result<(), Ended> {
         loop {
-            if Instant::now() >= self.until {
-                return Err(Ended::cut(NO_PROGRESS));
-            }
             match self.client.read(&mut self.received)? {
                 Some(0) => {
                     return Err(match self.handshake.handle_eof() {
@@ -173,9 +175,12 @@ impl<'a> Haggle<'a> {
         }
         let until = self.until.min(Instant::now() + PATIENCE);
         let chooses = matches!(self.handshake.question().0, opt::GO | opt::EXPORT_NAME);
-        let Some((name, mut backend)) = self.backend(until, chooses) else {
-            self.handshake.refuse("no array of this name is served here")?;
-            return Ok(None);
+        let (name, mut backend) = match self.backend(until, chooses) {
+            Ok(found) => found,
+            Err(why) => {
+                self.handshake.refuse(why)?;
+                return Ok(None);
+            }
         };
         if chooses && !self.shared.take_array(self.number, &name) {
             self.handshake.refuse("this array has too many clients")?;
@@ -194,7 +199,7 @@ impl<'a> Haggle<'a> {
             }
             Err(error) => {
                 self.shared.tell_unfit(&name, &error);
-                self.handshake.refuse("the server of this array does not answer")?;
+                self.handshake.refuse(UNFIT)?;
             }
         }
         Ok(None)
@@ -229,26 +234,35 @@ impl<'a> Haggle<'a> {
         (option, data)
     }
 
-    /// The server of the export that the question names, and the export's name.
-    fn backend(&mut self, until: Instant, chooses: bool) -> Option<(String, Backend)> {
-        let directory = &self.shared.directory;
-        let name = match std::str::from_utf8(self.handshake.name()?).ok()? {
-            "" => directory.default_name()?,
-            name => name.to_owned(),
-        };
+    /// The export that the question names.
+    fn name(&self) -> Option<String> {
+        match std::str::from_utf8(self.handshake.name()?).ok()? {
+            "" => self.shared.directory.default_name(),
+            name => Some(name.to_owned()),
+        }
+    }
+
+    /// The server of the export that the question names, and the export's name; or what the client is told.
+    fn backend(
+        &mut self,
+        until: Instant,
+        chooses: bool,
+    ) -> Result<(String, Backend), &'static str> {
+        let name = self.name().ok_or(NOT_SERVED)?;
         let known = self.backends.iter().position(|(known, _)| *known == name);
         if let Some((_, mut backend)) = known.and_then(|at| self.backends.remove(at)) {
             // What was agreed on with one that has ended is gone, which a client that chooses has to be told.
             if chooses || !backend.has_ended() {
                 backend.wait_until(until);
-                return Some((name, backend));
+                return Ok((name, backend));
             }
         }
-        if !directory.names().contains(&name) {
-            return None;
+        if !self.shared.directory.names().contains(&name) {
+            return Err(NOT_SERVED);
         }
-        let backend = self.shared.greet(&name, self.handshake.does_without_zeroes(), until)?;
-        Some((name, backend))
+        let no_zeroes = self.handshake.does_without_zeroes();
+        let backend = self.shared.greet(&name, no_zeroes, until).ok_or(UNFIT)?;
+        Ok((name, backend))
     }
 }
 
@@ -278,7 +292,7 @@ impl Shared {
         let entries = Mutex::new(BTreeMap::new());
         let ask = || {
             let next = || names.lock().unwrap_or_else(PoisonError::into_inner).next();
-            while let Some(name) = next() {
+            while let Some(name) = next().filter(|_| Instant::now() < until) {
                 let Some(mut backend) = self.greet(&name, true, until) else { continue };
                 match backend.ask(opt::LIST, &[]) {
                     Ok(Replies { mut bytes, entries: len, .. }) => {
@@ -292,10 +306,11 @@ impl Shared {
         };
         thread::scope(|scope| {
             let askers = names.lock().unwrap_or_else(PoisonError::into_inner).len();
-            for _ in 0..askers.min(ASKED_AT_ONCE) {
-                // Where the system has no thread for it, others ask more, or fewer are listed.
+            for _ in 1..askers.min(ASKED_AT_ONCE) {
+                // Where the system has no thread for it, the others ask more.
                 let _ = thread::Builder::new().name("nbd list".into()).spawn_scoped(scope, ask);
             }
+            ask();
         });
         let entries = entries.into_inner().unwrap_or_else(PoisonError::into_inner);
         entries.into_values().flatten().collect()

@@ -57,6 +57,8 @@ const END: Duration = Duration::from_secs(1);
 const TELL_AGAIN: Duration = Duration::from_secs(10);
 /// What becomes of a client for which there is no place.
 const TURNED_AWAY: &str = "a client was turned away";
+/// Why a client was cut off whose machine has gone, or which the system cannot wait for.
+const SOCKET_FAILED: &str = "its socket failed";
 /// Why a client was cut off that made room.
 const ROOM_MADE: &str = "its handshake was not over when another needed its place";
 
@@ -126,8 +128,11 @@ impl Ended {
 }
 
 impl From<io::Error> for Ended {
-    fn from(_: io::Error) -> Self {
-        Self::Quietly
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => Self::Quietly,
+            _ => Self::Cut { kind: SOCKET_FAILED, detail: format!("{SOCKET_FAILED}: {error}") },
+        }
     }
 }
 
@@ -374,5 +379,22 @@ impl Shared {
     fn tell_more(&self) {
         let now = self.now();
         self.places().complaints.tell_more(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_client_that_has_gone_ends_without_a_word() {
+        let of = |kind: ErrorKind| Ended::from(io::Error::from(kind));
+        for gone in [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe] {
+            assert!(matches!(of(gone), Ended::Quietly));
+        }
+        for told in [ErrorKind::OutOfMemory, ErrorKind::TimedOut] {
+            let Ended::Cut { detail, .. } = of(told) else { panic!("{told} was not told") };
+            assert_eq!(detail, format!("its socket failed: {told}"));
+        }
     }
 }

@@ -305,10 +305,33 @@ fn a_server_that_is_none_is_an_export_that_is_not_there() {
     // It may ask on.
     let mut text = vec![0; u32::from_be_bytes(reply[16..].try_into().unwrap()) as usize];
     client.read_exact(&mut text).unwrap();
+    assert_eq!(text, b"the server of this array does not answer");
     client.write_all(&ask[4..]).unwrap();
     drop(lab.joined.recv_timeout(BOUND).unwrap());
     client.read_exact(&mut reply).unwrap();
     assert_eq!(reply[12..16], (0x8000_0006u32).to_be_bytes());
+}
+
+#[test]
+fn a_client_is_not_joined_to_a_server_that_would_answer_otherwise_than_was_agreed() {
+    let lab = Lab::new(Patience::default());
+    let mut client = lab.client();
+    client.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x08\0\0\0\0").unwrap();
+    let mut reply = [0; 20];
+    client.read_exact(&mut reply).unwrap();
+    assert_eq!(reply[12..16], 1u32.to_be_bytes(), "structured replies are agreed on");
+    client.write_all(b"IHAVEOPT\0\0\0\x07\0\0\0\x07\0\0\0\x01x\0\0").unwrap();
+    let mut server = lab.joined.recv_timeout(BOUND).unwrap();
+    server.write_all(b"NBDMAGICIHAVEOPT\0\x03").unwrap();
+    let mut said = [0; 4 + 16];
+    server.read_exact(&mut said).unwrap();
+    assert_eq!(&said, b"\0\0\0\x03IHAVEOPT\0\0\0\x08\0\0\0\0");
+    let unknown_option =
+        [&0x0003_e889_0455_65a9u64.to_be_bytes()[..], b"\0\0\0\x08\x80\0\0\x01\0\0\0\0"].concat();
+    server.write_all(&unknown_option).unwrap();
+    client.read_exact(&mut reply).unwrap();
+    assert_eq!(reply[8..16], *b"\0\0\0\x07\x80\0\0\x06", "NBD_REP_ERR_UNKNOWN");
+    assert_eq!(server.read(&mut [0]).unwrap(), 0);
 }
 
 #[test]
