@@ -1,6 +1,6 @@
 //! Promise: a server outlives its clients, whatever becomes of them: NBD over Unix sockets, TCP and TLS, in whole blocks
-//! and not, a file by FUSE and a virtual machine's disk are killed and come again for hours, each finds what it was
-//! told is written, and the server has no more memory and descriptors than before.
+//! and not, some of them by way of a gateway, a file by FUSE and a virtual machine's disk are killed and come again for
+//! hours, each finds what it was told is written, and server and gateway have no more memory and descriptors than before.
 
 use crate::nbd::{CERTIFICATES, has, port, script};
 use crate::support::virtual_disk::VirtualDisk;
@@ -14,7 +14,7 @@ const CLIENT: &str = include_str!("soak_serve.py");
 const CLIENTS: u64 = 63;
 /// Of 4096 bytes or less for each client, one after the other's.
 const BLOCKS: u64 = 64;
-/// Growth of the server's memory that is none: what the allocator and the kernel keep.
+/// Growth of the servers' memory that is none: what the allocator and the kernel keep.
 const SLACK_BYTES: u64 = 8 << 20;
 
 /// What one client does, and where.
@@ -29,13 +29,15 @@ fn place(lab: &Lab, nth: u64, port: u16) -> Place {
     let tcp = format!("nbd://127.0.0.1:{port}/data");
     let tls =
         format!("nbds://localhost:{port}/data?tls-certificates={}", lab.path("pki").display());
+    let joined = format!("nbd+unix:///data?socket={}", lab.path("gw").display());
     let file = lab.path("file").display().to_string();
-    let (kind, at, block) = match nth % 7 {
+    let (kind, at, block) = match nth % 8 {
         0 | 1 => ("nbd", unix, 4096),
         2 => ("nbd", unix, 1000),
         3 => ("nbd", tcp, 4096),
         4 => ("nbd", tls, 4096),
         5 => ("nbd", tls, 777),
+        6 => ("nbd", joined, 4096),
         _ => ("file", file, 4096),
     };
     Place { kind, at, block }
@@ -51,12 +53,15 @@ fn start(lab: &Lab, nth: u64, place: &Place, how: &str) -> Child {
     command.stdout(Stdio::null()).stderr(said).spawn().unwrap()
 }
 
-/// Resident memory and open descriptors.
-fn holdings(pid: u64) -> (u64, usize) {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    let kib: u64 = line.trim().trim_end_matches(" kB").parse().unwrap();
-    (kib << 10, std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count())
+/// Resident memory and open descriptors of some processes.
+fn holdings(pids: &[u64]) -> (u64, usize) {
+    let of = |pid: &u64| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        let kib: u64 = line.trim().trim_end_matches(" kB").parse().unwrap();
+        (kib << 10, std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count())
+    };
+    pids.iter().map(of).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
 }
 
 /// A virtual machine that writes, reads and goes, again and again.
@@ -77,8 +82,8 @@ fn machine(lab: &Lab, ends: &AtomicBool, visits: &AtomicU64) {
     }
 }
 
-/// Kills clients and brings them back until `until`; how many, and what the server held meanwhile.
-fn harass(lab: &Lab, places: &[Place], pid: u64, until: Instant) -> (u64, Vec<u64>) {
+/// Kills clients and brings them back until `until`; how many, and what the servers held meanwhile.
+fn harass(lab: &Lab, places: &[Place], pids: &[u64], until: Instant) -> (u64, Vec<u64>) {
     let begin = |nth: u64| start(lab, nth, &places[nth as usize], "run");
     let mut clients: Vec<Child> = (0..CLIENTS).map(begin).collect();
     let (mut seed, mut kills, mut memory) = (7, 0, Vec::new());
@@ -96,7 +101,7 @@ fn harass(lab: &Lab, places: &[Place], pid: u64, until: Instant) -> (u64, Vec<u6
         client.wait().unwrap();
         *client = begin(nth);
         kills += 1;
-        memory.push(holdings(pid).0);
+        memory.push(holdings(pids).0);
     }
     for client in &mut clients {
         client.kill().unwrap();
@@ -111,11 +116,11 @@ fn median(values: &[u64]) -> u64 {
     sorted[sorted.len() / 2]
 }
 
-/// Waits until the server has no more descriptors than it had, or for a minute.
-fn settled(pid: u64, before: usize) -> usize {
+/// Waits until the servers have no more descriptors than they had, or for a minute.
+fn settled(pids: &[u64], before: usize) -> usize {
     let began = Instant::now();
     loop {
-        let now = holdings(pid).1;
+        let now = holdings(pids).1;
         if now <= before || began.elapsed() > Duration::from_secs(60) {
             return now;
         }
@@ -141,27 +146,30 @@ fn clients_of_all_kinds_come_and_are_killed_for_hours() {
     let places = "--nbd unix:sock --nbd 127.0.0.1:0 --fuse file --vhost-user vhost";
     let tls = "--tls-certificates pki --no-tls";
     let server = lab.serve(&format!("m0 m1 m2 --shards 2 {places} {tls}"));
-    soak(&lab, &server, Duration::from_secs_f64(hours * 3600.0));
+    let mut joins = lab.command(env!("CARGO_BIN_EXE_lapstrake"));
+    let gateway = Server::start(joins.args(["gateway", "--json", "--nbd", "unix:gw"]));
+    soak(&lab, &server, &gateway, Duration::from_secs_f64(hours * 3600.0));
+    gateway.stop();
     lab.run("check data").ok();
     let checked = lab.run("wait data --json --timeout 600").json();
     assert_eq!(checked["mismatch_sectors"], 0, "{checked:#}");
     server.stop();
 }
 
-fn soak(lab: &Lab, server: &Server, time: Duration) {
-    let pid = server.facts["pid"].as_u64().unwrap();
+fn soak(lab: &Lab, server: &Server, gateway: &Server, time: Duration) {
+    let pids = [server, gateway].map(|it| it.facts["pid"].as_u64().unwrap());
     let (ends, visits) = (AtomicBool::new(false), AtomicU64::new(0));
     let places: Vec<Place> = (0..CLIENTS).map(|nth| place(lab, nth, port(server))).collect();
     (0..CLIENTS).for_each(|nth| lab.file(&format!("state{nth}"), BLOCKS * 24));
-    let (_, descriptors) = holdings(pid);
+    let (_, descriptors) = holdings(&pids);
     let (kills, memory) = std::thread::scope(|scope| {
         let machine = scope.spawn(|| machine(lab, &ends, &visits));
-        let harassed = harass(lab, &places, pid, Instant::now() + time);
+        let harassed = harass(lab, &places, &pids, Instant::now() + time);
         ends.store(true, Ordering::Relaxed);
         machine.join().unwrap();
         harassed
     });
-    let left = settled(pid, descriptors);
+    let left = settled(&pids, descriptors);
     for (nth, place) in (0..).zip(&places) {
         let ended = start(lab, nth, place, "check").wait().unwrap();
         let said = String::from_utf8_lossy(&lab.read(&format!("said{nth}"))).into_owned();
