@@ -75,7 +75,9 @@ def look(block):
 
 
 def note(block, acked, sent, until=0.0):
-    RECORD.pack_into(known, block * RECORD.size, acked, sent, until)
+    # Not by pack_into, which writes zeros first: a client that is killed then would be known to have written nothing.
+    at = block * RECORD.size
+    known[at : at + RECORD.size] = RECORD.pack(acked, sent, until)
 
 
 for block in range(blocks):

@@ -82,17 +82,23 @@ fn machine(lab: &Lab, ends: &AtomicBool, visits: &AtomicU64) {
     }
 }
 
-/// Kills clients and brings them back until `until`; how many, and what the servers held meanwhile.
-fn harass(lab: &Lab, places: &[Place], pids: &[u64], until: Instant) -> (u64, Vec<u64>) {
+/// Kills clients and brings them back until `until`, or until one ends by itself, which is told; how many, and what the
+/// servers held meanwhile.
+fn harass(
+    lab: &Lab,
+    places: &[Place],
+    pids: &[u64],
+    until: Instant,
+) -> (u64, Vec<u64>, Option<String>) {
     let begin = |nth: u64| start(lab, nth, &places[nth as usize], "run");
     let mut clients: Vec<Child> = (0..CLIENTS).map(begin).collect();
-    let (mut seed, mut kills, mut memory) = (7, 0, Vec::new());
-    while Instant::now() < until {
+    let (mut seed, mut kills, mut memory, mut failed) = (7, 0, Vec::new(), None);
+    while failed.is_none() && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(50 + draw(&mut seed) % 400));
         for (nth, client) in clients.iter_mut().enumerate() {
             if let Some(status) = client.try_wait().unwrap() {
                 let said = String::from_utf8_lossy(&lab.read(&format!("said{nth}"))).into_owned();
-                panic!("client {nth} ended by itself: {status}: {said}");
+                failed = Some(format!("client {nth} ended by itself: {status}: {said}"));
             }
         }
         let nth = draw(&mut seed) % CLIENTS;
@@ -107,7 +113,7 @@ fn harass(lab: &Lab, places: &[Place], pids: &[u64], until: Instant) -> (u64, Ve
         client.kill().unwrap();
         client.wait().unwrap();
     }
-    (kills, memory)
+    (kills, memory, failed)
 }
 
 fn median(values: &[u64]) -> u64 {
@@ -162,13 +168,14 @@ fn soak(lab: &Lab, server: &Server, gateway: &Server, time: Duration) {
     let places: Vec<Place> = (0..CLIENTS).map(|nth| place(lab, nth, port(server))).collect();
     (0..CLIENTS).for_each(|nth| lab.file(&format!("state{nth}"), BLOCKS * 24));
     let (_, descriptors) = holdings(&pids);
-    let (kills, memory) = std::thread::scope(|scope| {
+    let (kills, memory, failed) = std::thread::scope(|scope| {
         let machine = scope.spawn(|| machine(lab, &ends, &visits));
         let harassed = harass(lab, &places, &pids, Instant::now() + time);
         ends.store(true, Ordering::Relaxed);
         machine.join().unwrap();
         harassed
     });
+    assert!(failed.is_none(), "{}", failed.unwrap_or_default());
     let left = settled(&pids, descriptors);
     for (nth, place) in (0..).zip(&places) {
         let ended = start(lab, nth, place, "check").wait().unwrap();
