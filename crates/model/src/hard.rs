@@ -14,6 +14,7 @@ mod job;
 mod params;
 mod pick;
 mod shingle;
+mod streams;
 
 pub use params::{HardDiskModel, Order, Overhead, Overheads, ReadAhead, WriteCache};
 pub use shingle::Shingles;
@@ -27,6 +28,7 @@ use job::Job;
 use shingle::ShingleState;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
+use streams::Streams;
 
 /// A command that needs the arm.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +44,8 @@ struct Waiting {
     segment: Option<usize>,
     /// When the link may carry what is there; for a write, when all of its data are in the buffer.
     data: Nanos,
+    /// A read that goes on with a stream.
+    goes_on: bool,
 }
 
 /// Data that go over the link at a time to come.
@@ -66,6 +70,7 @@ pub struct HardDisk {
     inbox: VecDeque<(Request, Nanos)>,
     front_free: Nanos,
     last_was_write: bool,
+    streams: Streams,
     /// When the command ended, or will end, that ends last.
     last_end: Nanos,
     waiting: Vec<Waiting>,
@@ -112,6 +117,7 @@ impl HardDisk {
             inbox: VecDeque::new(),
             front_free: Nanos::ZERO,
             last_was_write: false,
+            streams: Streams::default(),
             last_end: Nanos::ZERO,
             waiting: Vec::new(),
             stalled: VecDeque::new(),

@@ -201,7 +201,7 @@ impl HardDisk {
         };
         let busy_until = end_of_blocks(&legs, range.end).unwrap_or(start);
         let end = self.link_end(&legs, waiting);
-        let stop = self.read_ahead_stop(base, &range);
+        let stop = self.read_ahead_stop(base, &range, waiting.goes_on);
         self.read_ahead(&mut legs, wanted.clone(), stop);
         let mut stream = Stream {
             segment,
@@ -211,7 +211,10 @@ impl HardDisk {
             busy_until,
             legs,
         };
-        let must = (range.end + model.read_ahead_min).min(stop);
+        let must = match model.read_ahead {
+            ReadAhead::Streams if waiting.goes_on => stop,
+            _ => (range.end + model.read_ahead_min).min(stop),
+        };
         stream.busy_until = stream.passed(must - 1).unwrap_or(busy_until).max(busy_until);
         self.job = Some(Job::Read(stream));
         let at = Nanos(end.0.saturating_sub(model.link_time(range.end - range.start).0));
@@ -353,7 +356,7 @@ impl HardDisk {
     }
 
     /// How far a disk reads that was asked for `range`, into a segment that begins at `base`.
-    pub(super) fn read_ahead_stop(&self, base: u64, range: &Range<u64>) -> u64 {
+    pub(super) fn read_ahead_stop(&self, base: u64, range: &Range<u64>, goes_on: bool) -> u64 {
         let model = &*self.model;
         let layout = &model.mechanism.layout;
         let blocks = layout.blocks();
@@ -368,7 +371,8 @@ impl HardDisk {
             ReadAhead::Off => range.end,
             ReadAhead::Track => layout.track_blocks(range.end - 1).end,
             ReadAhead::Cylinder => layout.cylinder_end(range.end - 1),
-            ReadAhead::Segment => u64::MAX,
+            ReadAhead::Streams if !goes_on => range.end,
+            ReadAhead::Segment | ReadAhead::Streams => u64::MAX,
             // A stream shows when a read goes on where an earlier one in the same segment ended.
             ReadAhead::NextTrack if base == range.start && model.looks_for_streams() => range.end,
             ReadAhead::NextTrack => {
@@ -384,13 +388,13 @@ impl HardDisk {
     }
 
     /// A hit: the stream that it came from goes on, or begins anew if the disk is idle and does that.
-    pub(super) fn read_on(&mut self, segment: usize, range: Range<u64>, now: Nanos) {
+    pub(super) fn read_on(&mut self, segment: usize, range: Range<u64>, goes_on: bool, now: Nanos) {
         if self.stream_segment() == Some(segment) {
-            return self.stretch_stream(range.end, range);
+            return self.stretch_stream(range.end, range, goes_on);
         }
         let held = self.cache.segment(segment).blocks.clone();
         let is_idle = self.job.is_none() && self.waiting.is_empty() && self.arm_free <= now;
-        let stop = self.read_ahead_stop(held.start, &range);
+        let stop = self.read_ahead_stop(held.start, &range, goes_on);
         if !self.model.read_ahead_on_hit || !is_idle || stop <= held.end {
             return;
         }

@@ -46,6 +46,7 @@ impl HardDisk {
         let (hit, miss) = (now + hit + costs.data_preparation, now + miss);
         self.last_was_write = false;
         let range = request.range();
+        let goes_on = self.streams.note(&range, self.model.cache.segments);
         let found = if self.model.caches_reads { self.cache.lookup(&range) } else { Hit::Miss };
         match found {
             Hit::Whole(_) | Hit::Dirty => {
@@ -54,10 +55,10 @@ impl HardDisk {
                 self.send(&request, hit, end, channel);
                 if let Hit::Whole(segment) = found {
                     self.cache.touch(segment);
-                    self.read_on(segment, range, now);
+                    self.read_on(segment, range, goes_on, now);
                 }
             }
-            _ if self.join_stream(&request, hit, now, channel).is_some() => {
+            _ if self.join_stream(&request, goes_on, hit, now, channel).is_some() => {
                 self.front_free = hit;
                 self.take_along(now, channel);
             }
@@ -71,6 +72,7 @@ impl HardDisk {
                     from,
                     segment,
                     data: hit,
+                    goes_on,
                 });
                 self.front_free = hit;
             }
@@ -78,7 +80,8 @@ impl HardDisk {
                 let from = request.lba;
                 let data = Nanos::ZERO;
                 let segment = self.stream_to(from);
-                self.waiting.push(Waiting { request, since, ready: miss, from, segment, data });
+                let ready = miss;
+                self.waiting.push(Waiting { request, since, ready, from, segment, data, goes_on });
                 self.front_free = miss;
             }
         }
@@ -129,8 +132,8 @@ impl HardDisk {
         self.settle_segment(&request);
         let (tag, blocks) = (request.tag, request.blocks);
         self.transfers.push(Transfer { tag, at, blocks, end: data, completion: None });
-        let from = request.lba;
-        self.waiting.push(Waiting { request, since, ready, from, segment: None, data });
+        let (from, segment, goes_on) = (request.lba, None, false);
+        self.waiting.push(Waiting { request, since, ready, from, segment, data, goes_on });
         self.front_free = data;
     }
 

@@ -1,6 +1,6 @@
 //! What the arm is at.
 
-use super::{HardDisk, Waiting};
+use super::{HardDisk, ReadAhead, Waiting};
 use crate::Nanos;
 use crate::cache::Dirty;
 use crate::channel::Channel;
@@ -130,6 +130,7 @@ impl HardDisk {
     pub(super) fn join_stream(
         &mut self,
         request: &Request,
+        goes_on: bool,
         hit: Nanos,
         now: Nanos,
         channel: &mut Channel,
@@ -148,9 +149,14 @@ impl HardDisk {
         if comes.is_none_or(|comes| comes > now + turn) {
             return None;
         }
+        // To such a disk a read behind a gap is none of the stream's, unless its blocks are there.
+        let is_there = range.start < stream.held(now).end;
+        if self.model.read_ahead == ReadAhead::Streams && !goes_on && !is_there {
+            return None;
+        }
         let segment = stream.segment;
         self.cache.touch(segment);
-        self.stretch_stream(range.end, range.clone());
+        self.stretch_stream(range.end, range.clone(), goes_on);
         let model = self.model.clone();
         let Some(Job::Read(stream)) = &mut self.job else { return None };
         let end = link_end(&stream.legs, range.clone(), hit, |blocks| model.link_time(blocks));
@@ -172,10 +178,13 @@ impl HardDisk {
         let mut reads: Vec<Waiting> = self.waiting.iter().filter(is_read).copied().collect();
         reads.sort_by_key(|waiting| waiting.request.lba);
         let mut free = now;
-        reads.retain(|&Waiting { request, ready, .. }| {
+        reads.retain(|&Waiting { request, ready, goes_on, .. }| {
             let hit = free.max(ready) + costs.reselect + costs.data_preparation;
             let is_dirty = self.cache.dirty_within(&request.range()).is_some();
-            let end = if is_dirty { None } else { self.join_stream(&request, hit, now, channel) };
+            let end = match is_dirty {
+                true => None,
+                false => self.join_stream(&request, goes_on, hit, now, channel),
+            };
             free = end.unwrap_or(free);
             end.is_some()
         });
@@ -207,10 +216,10 @@ impl HardDisk {
     }
 
     /// Plans on to `end` at least, and as far ahead of `range` as the disk reads.
-    pub(super) fn stretch_stream(&mut self, end: u64, range: Range<u64>) {
+    pub(super) fn stretch_stream(&mut self, end: u64, range: Range<u64>, goes_on: bool) {
         let Some(Job::Read(stream)) = &self.job else { return };
         let start = self.cache.segment(stream.segment).blocks.start;
-        let stop = self.read_ahead_stop(start, &range).max(end);
+        let stop = self.read_ahead_stop(start, &range, goes_on).max(end);
         let Some(Job::Read(stream)) = &mut self.job else { return };
         if stop > stream.planned {
             let (arm, now) =

@@ -17,6 +17,9 @@ pub enum ReadAhead {
     Cylinder,
     /// Until the segment is full.
     Segment,
+    /// The same, but only after a read that goes on where one of the last ones ended, as many as there are segments; then
+    /// the segment is full before another command gets the arm.
+    Streams,
     /// To the end of the next track: after any read if the buffer is a window, else after one that goes on where an earlier
     /// one ended.
     NextTrack,

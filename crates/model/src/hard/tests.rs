@@ -294,6 +294,39 @@ fn a_window_reads_on_to_the_next_track_after_any_read_and_others_after_one_that_
 }
 
 #[test]
+fn a_disk_that_knows_streams_reads_ahead_after_a_read_that_goes_on_and_not_behind_a_gap() {
+    let with = |read_ahead, firsts: [u64; 4]| {
+        let mut model = hard("SP1614N");
+        model.read_ahead = read_ahead;
+        with_pauses(model, firsts).map(|takes| takes < Nanos(600_000))
+    };
+    let (in_order, gaps) = (
+        [1_000_000, 1_000_064, 1_000_128, 1_000_192],
+        [1_000_000, 1_000_128, 1_000_256, 1_000_384],
+    );
+    assert_eq!(with(ReadAhead::Segment, in_order), [false, true, true, true]);
+    assert_eq!(with(ReadAhead::Streams, in_order), [false, false, true, true]);
+    assert_eq!(with(ReadAhead::Segment, gaps), [false, true, true, true]);
+    assert_eq!(with(ReadAhead::Streams, gaps), [false; 4]);
+}
+
+#[test]
+fn a_disk_that_knows_streams_fills_its_segment_before_it_turns_to_the_other_of_two() {
+    let rate = |read_ahead| {
+        let mut model = hard("SP1614N");
+        model.read_ahead = read_ahead;
+        let count = 400;
+        let ended = run(&mut of(model).disk(), 2, Nanos::ZERO, |tag| {
+            let lba = tag / 2 * 256 + tag % 2 * 100_000_000;
+            (tag < count).then_some(Request { tag, op: Op::Read, lba, blocks: 256 })
+        });
+        (count * 256 * 512) as f64 / ended.last().unwrap().at.0 as f64 * 1e3
+    };
+    let (one, streams) = (rate(ReadAhead::Segment), rate(ReadAhead::Streams));
+    assert!(streams > 2.0 * one, "{one} and {streams} MB/s");
+}
+
+#[test]
 fn data_go_to_the_host_when_their_watermark_is_in_the_buffer() {
     let takes = |read_watermark, segment_blocks| {
         let mut model = hard("seagate-250-x510");

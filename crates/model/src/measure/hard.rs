@@ -252,7 +252,7 @@ fn curve<T: Target>(
     Ok(points)
 }
 
-/// How many blocks behind a read are in the buffer when the disk has had time for all.
+/// How many blocks behind a stream of reads are in the buffer when the disk has had time for all.
 fn read_ahead<T: Target>(
     probe: &mut Probe<'_, T>,
     buffer: &BufferAnswers,
@@ -260,9 +260,11 @@ fn read_ahead<T: Target>(
 ) -> Outcome<u64, T> {
     let is_there = |probe: &mut Probe<'_, T>, distance: u64| {
         let place = probe.place(1 << 17);
+        // Two that follow each other: many disks read ahead for streams only.
         probe.read(place, 8)?;
+        probe.read(place + 8, 8)?;
         probe.target.pause(Nanos::from_ms(turn * 40.0));
-        let ms = probe.read(place + 8 + distance * 8, 8)?.1;
+        let ms = probe.read(place + 16 + distance * 8, 8)?.1;
         Ok(ms < buffer.hit_ms(8) * 1.5)
     };
     Ok(last_true(probe, 1 << 13, is_there)? * 8)
