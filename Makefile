@@ -15,9 +15,9 @@ MDBOOK := 0.5.4
 WITHOUT_IO := advise disk examine generate lab_plans predict scan
 # Those that hold arrays against the kernel's, or measure, but for write_hole and scrub: they take minutes. `make soak`
 # runs them on both back ends.
-JUDGED := bitmaps journal kernel lab_md lab_run members mending replace reshaping sizes
+JUDGED := bitmaps growing_in_place journal kernel lab_md lab_run members mending replace reshaping sizes
 # The command's suites that ask the kernel's md, beside others that do not: they are played before the newest, too.
-KERNELS := bitmaps examine firmware journal kernel lockless members mending replace reshape reshaping scrub sizes takeovers ublk \
+KERNELS := bitmaps examine firmware growing_in_place journal kernel lockless members mending replace reshape reshaping scrub sizes takeovers ublk \
 	updates write_hole
 # Most tests wait most of the time: for servers, kernels, failures.
 export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))

@@ -26,7 +26,7 @@ const CRATES: [(&str, &[&str]); 19] = [
     ("lapstrake-sim", &["lapstrake-array", "lapstrake-model"]),
     ("lapstrake-model", &[]),
     ("lapstrake-stats", &[]),
-    ("lapstrake-array", &["lapstrake-engine"]),
+    ("lapstrake-array", &["lapstrake-engine", "lapstrake-parity"]),
     (
         "lapstrake-host",
         &["lapstrake-array", "lapstrake-control", "lapstrake-device", "lapstrake-volumes"],

@@ -20,8 +20,8 @@ use alloc::{
 };
 use core::{mem, ops::Range};
 use lapstrake_engine::{
-    DiskState, Event, MemberId, MetaWrite, Notice, Order, ShardGeometry, Supervisor, SyncAction,
-    SyncPiece, Time, WriteId,
+    DiskState, Event, Hold, MemberId, MetaWrite, Notice, Order, ShardGeometry, Supervisor,
+    SyncAction, SyncPiece, Time, WriteId,
 };
 
 /// What the world is to do next.
@@ -101,6 +101,8 @@ pub struct Coordinator {
     /// They have been told to take other geometries, of which none has two meanings: nobody goes on before all have.
     are_taking: bool,
     stop: Stop,
+    /// It was told to stop, which waits until a reshape's critical section is behind it.
+    is_stop_due: bool,
     /// Something could not be written that the array cannot do without.
     is_broken: bool,
     /// Members that failed while nobody records it.
@@ -128,6 +130,7 @@ impl Coordinator {
             pausing: None,
             are_taking: false,
             stop: Stop::No,
+            is_stop_due: false,
             is_broken: false,
             failed: BTreeSet::new(),
             actions: VecDeque::new(),
@@ -154,7 +157,7 @@ impl Coordinator {
     /// Whether it was told to stop.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
-        self.stop != Stop::No
+        self.stop != Stop::No || self.is_stop_due
     }
 
     /// Whether spans are about to change hands.
@@ -235,6 +238,11 @@ impl Coordinator {
                 && let Some(piece) = supervisor.poll_sync()
             {
                 match &mut self.reshaping {
+                    // Others know already that they must not write there.
+                    Some(reshaping) if supervisor.is_in_critical_section() => {
+                        reshaping.moving = piece.start.0..piece.start.0 + piece.len.0;
+                        self.actions.push_back(Action::Sync { shard: reshaping.shard, piece });
+                    }
                     Some(reshaping) if piece.action == SyncAction::Reshape => {
                         reshaping.piece = Some(piece);
                     }
@@ -260,6 +268,9 @@ impl Coordinator {
         }
         if self.stop == Stop::Marking && supervisor.is_stopped() {
             self.finish();
+        }
+        if mem::take(&mut self.is_stop_due) {
+            self.begin_stop(now);
         }
         self.pause_if_due();
     }
@@ -316,12 +327,15 @@ impl Coordinator {
             return self.spans.among(owners);
         };
         let piece = reshaping.piece.as_ref().filter(|_| self.stop == Stop::No);
-        let moving = piece.map(|piece| piece.start.0..piece.start.0 + piece.len.0);
+        let moving = piece.map(|piece| (piece.start.0..piece.start.0 + piece.len.0, Hold::Writes));
+        let critical = self.supervisor.as_ref().and_then(Supervisor::critical_section);
+        let (moving, hold) = critical.or(moving).unwrap_or((0..0, Hold::Writes));
         self.spans.among(owners).with_front(Front {
             position: frontier.position.0,
             is_backwards: frontier.is_backwards,
             shard: reshaping.shard,
-            moving: moving.unwrap_or(0..0),
+            moving,
+            hold,
         })
     }
 
@@ -391,9 +405,13 @@ impl Coordinator {
         }
     }
 
-    /// Begins to stop. Nothing if it has begun.
+    /// Begins to stop, once no critical section of a reshape is under way. Nothing if it has begun.
     pub fn begin_stop(&mut self, now: Time) {
         if self.stop != Stop::No {
+            return;
+        }
+        if self.supervisor.as_ref().is_some_and(Supervisor::is_in_critical_section) {
+            self.is_stop_due = true;
             return;
         }
         if let Some(supervisor) = &mut self.supervisor {

@@ -2,10 +2,13 @@
 //! old one, and writes it to its own.
 //!
 //! Invariants: a unit is whole stripes, so that no parity is made of what was never written; nothing else is written to
-//! what is being moved.
+//! what is being moved; of what is moved over itself nothing is written before all of it is read.
 
-use alloc::collections::VecDeque;
-use core::ops::{Range, RangeInclusive};
+use alloc::{collections::VecDeque, vec::Vec};
+use core::{
+    mem,
+    ops::{Range, RangeInclusive},
+};
 use lapstrake_engine::{PieceId, RequestError, SyncPiece};
 use lapstrake_geometry::Geometry;
 
@@ -32,6 +35,8 @@ struct Piece {
     /// What the old geometry has; the rest is to be zeros.
     held: Range<u64>,
     unit: u64,
+    /// It is moved over itself.
+    is_overwritten: bool,
     under_way: u32,
     ok: bool,
 }
@@ -42,21 +47,24 @@ pub(crate) struct Mover<A> {
     piece: Option<Piece>,
     /// Units whose reads or writes have ended, and how.
     ended: VecDeque<(Unit<A>, Result<(), RequestError>)>,
+    /// Units that are read and wait for the others.
+    read: Vec<Unit<A>>,
 }
 
 impl<A> Mover<A> {
     pub(crate) fn new() -> Self {
-        Self { piece: None, ended: VecDeque::new() }
+        Self { piece: None, ended: VecDeque::new(), read: Vec::new() }
     }
 
-    /// Takes a piece, to be moved in units of so many sectors.
-    pub(crate) fn begin(&mut self, piece: &SyncPiece, unit: u64) {
+    /// Takes a piece, to be moved in units of so many sectors, and whether it is moved over itself.
+    pub(crate) fn begin(&mut self, piece: &SyncPiece, unit: u64, is_overwritten: bool) {
         assert!(self.piece.is_none(), "one piece is moved at a time");
         self.piece = Some(Piece {
             id: piece.id,
             left: piece.start.0..piece.start.0 + piece.len.0,
             held: piece.within.clone(),
             unit,
+            is_overwritten,
             under_way: 0,
             ok: true,
         });
@@ -70,6 +78,22 @@ impl<A> Mover<A> {
         piece.left.start = end;
         piece.under_way += 1;
         Some((start..end, piece.held.end.clamp(start, end) - start))
+    }
+
+    /// Whether what is read is to be written: of what is moved over itself nothing is that is not all read.
+    pub(crate) fn goes_on(&self) -> bool {
+        self.piece.as_ref().is_some_and(|piece| piece.ok || !piece.is_overwritten)
+    }
+
+    /// A unit is read. Those that may be written now.
+    pub(crate) fn read(&mut self, unit: Unit<A>) -> Vec<Unit<A>> {
+        let piece = self.piece.as_ref().expect("a unit is of a piece");
+        self.read.push(unit);
+        let is_last = piece.left.is_empty() && self.read.len() == piece.under_way as usize;
+        match piece.is_overwritten && !is_last {
+            true => Vec::new(),
+            false => mem::take(&mut self.read),
+        }
     }
 
     /// A unit's read or write has ended.
@@ -86,6 +110,10 @@ impl<A> Mover<A> {
         let piece = self.piece.as_mut().expect("a unit is of a piece");
         piece.under_way -= 1;
         piece.ok &= ok;
+        if !ok {
+            // They are not written any more.
+            piece.under_way -= self.read.drain(..).count() as u32;
+        }
         let is_over = piece.under_way == 0 && (piece.left.is_empty() || !piece.ok);
         let piece = self.piece.take_if(|_| is_over)?;
         Some((piece.id, piece.ok))

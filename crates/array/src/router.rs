@@ -18,8 +18,8 @@ use crate::{
 use alloc::{collections::VecDeque, vec::Vec};
 use core::{mem, ops::Range};
 use lapstrake_engine::{
-    Buf, Ended, Notice, PieceId, Request, RequestError, RequestId, RequestKind, Shard, SyncAction,
-    SyncPiece, SyncReport, World,
+    Buf, Ended, Hold, Notice, PieceId, Request, RequestError, RequestId, RequestKind, Shard,
+    SyncAction, SyncPiece, SyncReport, World,
 };
 use lapstrake_geometry::{Sector, Sectors};
 use slab::Slab;
@@ -253,7 +253,15 @@ impl<C, A: Copy> Router<C, A> {
         is_own: bool,
     ) {
         let sectors = request.sector..request.sector.saturating_add(request.len);
-        let is_held = request.kind.is_write() && self.spans.is_moving(&sectors);
+        let is_held = match self.spans.hold(&sectors) {
+            None => false,
+            Some(Hold::Writes) => request.kind.is_write(),
+            Some(Hold::All) => true,
+            Some(Hold::Lost) => {
+                let result = Err(RequestError::Io);
+                return self.outgoing.push_back(Outgoing::Answer { caller, result });
+            }
+        };
         if self.paused || is_held {
             return self.backlog.push_back((caller, request, is_own));
         }
@@ -437,11 +445,15 @@ impl<C, A: Copy> Router<C, A> {
             return shard.handle_sync(world.now(), piece);
         }
         let unit = unit(shard.geometry());
-        let units = units(unit, piece.len.0);
+        let is_overwritten = self.spans.front().is_some_and(|front| front.hold == Hold::All);
+        let units = match is_overwritten {
+            true => piece.len.0.div_ceil(unit) as u32,
+            false => units(unit, piece.len.0),
+        };
         let Some(memory) = world.memory_to_move(unit * u64::from(units)) else {
             return world.notify(moved(piece.id, false));
         };
-        self.mover.begin(&piece, unit);
+        self.mover.begin(&piece, unit, is_overwritten);
         for index in 0..units {
             self.begin_unit(shard, world, W::advance(memory, index * unit as u32));
         }
@@ -492,11 +504,14 @@ impl<C, A: Copy> Router<C, A> {
         unit: Unit<A>,
         result: Result<(), RequestError>,
     ) {
-        if !unit.is_read && result.is_ok() {
-            return self.write_unit(shard, world, Unit { is_read: true, ..unit });
+        if !unit.is_read && result.is_ok() && self.mover.goes_on() {
+            for unit in self.mover.read(Unit { is_read: true, ..unit }) {
+                self.write_unit(shard, world, unit);
+            }
+            return;
         }
-        let memory = unit.memory;
-        if let Some((id, ok)) = self.mover.moved(result.is_ok()) {
+        let (memory, ok) = (unit.memory, result.is_ok() && self.mover.goes_on());
+        if let Some((id, ok)) = self.mover.moved(ok) {
             return world.notify(moved(id, ok));
         }
         self.begin_unit(shard, world, memory);

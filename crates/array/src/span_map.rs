@@ -6,6 +6,7 @@
 
 use alloc::{vec, vec::Vec};
 use core::ops::Range;
+use lapstrake_engine::Hold;
 
 /// Shards that take part, in the order in which they own spans.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,11 +26,19 @@ pub struct Front {
     pub is_backwards: bool,
     /// The shard of the new geometry.
     pub shard: usize,
-    /// What is being moved, of the old geometry: nothing is written there. Empty if nothing is.
+    /// What is being moved, of the old geometry. Empty if nothing is.
     pub moving: Range<u64>,
+    /// What requests there are to do.
+    pub hold: Hold,
 }
 
 impl Front {
+    /// With nothing being moved.
+    #[must_use]
+    pub fn at(position: u64, is_backwards: bool, shard: usize) -> Self {
+        Self { position, is_backwards, shard, moving: 0..0, hold: Hold::Writes }
+    }
+
     fn is_beyond(&self, sector: u64) -> bool {
         self.is_backwards == (sector >= self.position)
     }
@@ -53,11 +62,12 @@ impl SpanMap {
         Self { span: self.span, shards, front: self.front.clone() }
     }
 
-    /// Whether some of these sectors are being moved, so that nothing is written there.
+    /// What requests for these sectors are to do, if some of them are being moved.
     #[must_use]
-    pub fn is_moving(&self, sectors: &Range<u64>) -> bool {
-        let moving = self.front.as_ref().map(|front| &front.moving);
-        moving.is_some_and(|moving| moving.start < sectors.end && sectors.start < moving.end)
+    pub fn hold(&self, sectors: &Range<u64>) -> Option<Hold> {
+        let Front { moving, hold, .. } = self.front.as_ref()?;
+        let is_held = moving.start < sectors.end && sectors.start < moving.end;
+        is_held.then_some(*hold)
     }
 
     /// Those that take part.
@@ -153,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_front_cuts_what_lies_across_it() {
-        let front = Front { position: 21, is_backwards: false, shard: 7, moving: 30..33 };
+        let front = Front { moving: 30..33, ..Front::at(21, false, 7) };
         let forwards = SpanMap::new(8).with_front(front.clone());
         assert_eq!(forwards.parts(20..26), [(7, 20, 1), (0, 21, 3), (0, 24, 2)]);
         let backwards = SpanMap::new(8).with_front(Front { is_backwards: true, ..front });
@@ -165,7 +175,8 @@ mod tests {
             assert_eq!(owners.collect::<Vec<_>>(), each.collect::<Vec<_>>());
             assert!(!spans.has_one_owner() && spans.owned(0, 0).is_none());
             let moving = [28..30, 29..31, 31..32, 32..40, 33..40];
-            assert_eq!(moving.map(|it| spans.is_moving(&it)), [false, true, true, true, false]);
+            let holds = moving.map(|it| spans.hold(&it).is_some());
+            assert_eq!(holds, [false, true, true, true, false]);
         }
     }
 

@@ -17,6 +17,8 @@ pub use bitmap::{BITMAP_BYTES_MAX, BitmapFault};
 pub use give_up::JournalGivenUp;
 pub use journal::JournalFault;
 pub use logs::empty_log;
+use reshape::empty_backup;
+pub(crate) use reshape::told_of;
 pub use reshape::{Halves, NoReshape};
 
 use alloc::vec::Vec;
@@ -173,6 +175,9 @@ pub enum CarryOutError<E> {
     /// What the journal holds.
     #[error("{0}")]
     Journal(ReplayError<E>),
+    /// The header of a reshape's backup.
+    #[error("{0}")]
+    Backup(E),
     /// Parity that partial parity logs tell of, who is missing, or empty logs.
     #[error("{0}")]
     Logs(E),
@@ -197,6 +202,9 @@ pub struct StartPlan<D> {
     rewrite: Vec<usize>,
     /// Members, and superblocks that are written to them before that.
     behind: Vec<(usize, Superblock)>,
+    /// In the midst of a reshape: up to where it has come, and members that came with it, which may keep a copy of what is
+    /// there.
+    kept: Option<(Sector, Vec<usize>)>,
 }
 
 /// The array that a reshape makes of another one.
@@ -338,6 +346,7 @@ impl<D: Clone> StartPlan<D> {
             may_write,
             rewrite,
             behind,
+            kept: None,
         };
         if let Some(device) = plan.assembly.journal {
             let members = &mut plan.members;
@@ -363,7 +372,8 @@ impl<D: Clone> StartPlan<D> {
         !is_new && bitmap.superblock.check_array(sb.bitmap_uuid(), sb.events()) == Ok(false)
     }
 
-    /// Writes what has to be written before anybody is served: superblocks that force has changed; then, unless nothing may
+    /// Writes what has to be written before anybody is served: superblocks that force has changed; that a backup is of no use any
+    /// more, which mdadm would put in its place; then, unless nothing may
     /// be written, what a journal holds, or what partial parity logs say, which are empty then.
     ///
     /// # Errors
@@ -383,6 +393,11 @@ impl<D: Clone> StartPlan<D> {
             let member = &self.members[index];
             write_superblock(io, &member.device, member.superblock())
                 .map_err(CarryOutError::Force)?;
+        }
+        if let Some((position, members)) = &self.kept {
+            for &index in members {
+                empty_backup(io, &self.members[index], *position)?;
+            }
         }
         let mut done = CarriedOut::default();
         if self.replays {

@@ -3,9 +3,9 @@
 
 use lapstrake_array::{Front, Outgoing, RoutedRequest, Router, RouterWorld, ShardGone, SpanMap};
 use lapstrake_engine::{
-    Buf, BufId, Comparison, Compute, FULLY_TRUSTED, Finding, MemberConfig, MemberIo, Notice, Order,
-    PieceId, Request, RequestError, RequestKind, Seal, Shard, ShardConfig, SyncAction, SyncPiece,
-    Time, World,
+    Buf, BufId, Comparison, Compute, FULLY_TRUSTED, Finding, Hold, MemberConfig, MemberIo, Notice,
+    Order, PieceId, Request, RequestError, RequestKind, Seal, Shard, ShardConfig, SyncAction,
+    SyncPiece, Time, World,
 };
 use lapstrake_geometry::{Config, Geometry, Layout, Level, Sector, Sectors, Slot};
 use std::mem;
@@ -102,7 +102,7 @@ impl Rig {
             layout: Layout::None,
             chunk: Sectors(0),
             raid_disks: 2,
-            component: Sectors(1024),
+            component: Sectors(16384),
             member_sizes: Vec::new(),
         });
         let member = |slot| MemberConfig {
@@ -170,7 +170,7 @@ impl Rig {
 /// A router whose shard has the new geometry of an array, of which nothing was moved yet.
 fn of_new_geometry() -> Rig {
     let mut rig = Rig::new();
-    let front = Front { position: 0, is_backwards: false, shard: 0, moving: 0..64 };
+    let front = Front { moving: 0..64, ..Front::at(0, false, 0) };
     let spans = SpanMap::new(8).among(vec![1]).with_front(front);
     rig.router.redealt(&mut rig.shard, &mut rig.world, spans);
     let piece = SyncPiece {
@@ -290,11 +290,59 @@ fn writes_to_what_is_moved_wait_until_it_was_moved() {
     rig.request("writer", write(60, 8), true);
     rig.request("other", write(64, 8), true);
     assert_eq!(rig.sent(), ["shard 1: 8 at 64, memory Some(0)"]);
-    let front = Front { position: 64, is_backwards: false, shard: 0, moving: 0..0 };
+    let front = Front::at(64, false, 0);
     let spans = SpanMap::new(8).among(vec![1]).with_front(front);
     rig.router.redealt(&mut rig.shard, &mut rig.world, spans);
     assert_eq!(rig.sent(), ["shard 1: 4 at 64, memory Some(2048)"]);
     assert_eq!(rig.begun(), [(60, 4)]);
+}
+
+/// A router whose shard is to move four units over themselves.
+fn over_themselves() -> Rig {
+    let mut rig = Rig::new();
+    let front = Front { moving: 0..8192, hold: Hold::All, ..Front::at(0, false, 0) };
+    let spans = SpanMap::new(2048).among(vec![1]).with_front(front);
+    rig.router.redealt(&mut rig.shard, &mut rig.world, spans);
+    let (start, len) = (Sector(0), Sectors(8192));
+    let piece =
+        SyncPiece { id: PieceId(3), action: SyncAction::Reshape, start, len, within: 0..8192 };
+    rig.router.sync(&mut rig.shard, &mut rig.world, piece);
+    assert_eq!(rig.sent().len(), 4);
+    rig
+}
+
+/// What would be lost: what of it was not read yet.
+#[test]
+fn what_is_moved_over_itself_is_read_before_any_of_it_is_written() {
+    for last in [Ok(()), Err(RequestError::Io)] {
+        let mut rig = over_themselves();
+        for key in [2, 0, 3] {
+            rig.router.peer_replied(&mut rig.world, key, Ok(()));
+            rig.drive();
+            assert!(rig.world.ios.is_empty(), "not all is read");
+        }
+        rig.router.peer_replied(&mut rig.world, 1, last);
+        rig.drive();
+        let written: u64 = rig.world.ios.iter().map(|io| io.len.0).sum();
+        assert_eq!(written, if last.is_ok() { 2 * 8192 } else { 0 });
+        rig.end_ios(rig.world.ios.len(), true);
+        assert_eq!((mem::take(&mut rig.world.synced), rig.world.lent), (vec![last.is_ok()], 0));
+    }
+}
+
+#[test]
+fn nobody_reads_or_writes_what_is_moved_over_itself_and_what_is_lost_is_told() {
+    let mut rig = over_themselves();
+    rig.request("reader", read(8100, 200), true);
+    rig.request("writer", write(0, 8), true);
+    rig.request("elsewhere", read(8192, 8), true);
+    rig.start_reads();
+    assert_eq!(rig.sent(), ["shard 1: 8 at 8192, memory Some(0)"]);
+    let front = Front { moving: 0..8192, hold: Hold::Lost, ..Front::at(0, false, 0) };
+    let spans = SpanMap::new(2048).among(vec![1]).with_front(front);
+    rig.router.redealt(&mut rig.shard, &mut rig.world, spans);
+    rig.start_reads();
+    assert_eq!(rig.sent(), ["writer: Err(Io)", "reader: Err(Io)"]);
 }
 
 #[test]

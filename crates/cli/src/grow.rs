@@ -54,7 +54,8 @@ Exit codes:
 /// copies all of them but --level, with as many copies as before: all data moves to other places while clients go on. The
 /// command returns when that has begun, `lapstrake wait` waits for its end. Data is moved into room before it, or with fewer
 /// members behind it, so that nothing is overwritten before its copy is on record: the array may be stopped or cut off at
-/// any moment, and the next `lapstrake serve` goes on, or Linux does. A write-intent bitmap is taken away first. Members come
+/// any moment, and the next `lapstrake serve` goes on, or Linux does. Where there is no such room, members that are added for data
+/// keep a copy of the first rows, which are written over themselves; --dry-run says what a cut in that moment takes. A write-intent bitmap is taken away first. Members come
 /// out of the spares; none may be missing. Before members go, --array-size takes from clients what the others cannot hold;
 /// who was in the last slots is a spare then.
 ///
@@ -290,8 +291,7 @@ fn reshape(args: &Args) -> Outcome {
         return Ok(Exit::Done);
     }
     let layout = if layout.is_empty() { layout } else { format!(" {layout}") };
-    let shape =
-        format!("{level}{layout} of {raid_devices} members with chunks of {}K", chunk_bytes >> 10);
+    let shape = format!("{level}{layout} of {raid_devices} members{}", plan::chunks(chunk_bytes));
     let goal = goal.map(|goal| goal.to_string()).filter(|goal| *goal != level);
     let on_the_way = goal.map(|goal| format!(" on the way to {goal}")).unwrap_or_default();
     match changed {

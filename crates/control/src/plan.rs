@@ -50,6 +50,10 @@ pub struct PlannedMove {
     /// Bytes that all members have on that side of their data before. They may be fewer than the shift: what is lacking
     /// is taken of what was used of each member.
     pub room_bytes: u64,
+    /// Bytes of the array that are copied to each member that is added before any of them is overwritten, as there is no room
+    /// to move them; none, 0.
+    #[serde(default)]
+    pub backup_bytes: u64,
 }
 
 /// What a step takes of a member, superblocks aside.

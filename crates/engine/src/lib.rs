@@ -120,9 +120,9 @@ pub use messages::{BitmapTerms, Notice, Order};
 pub use recovery::{SyncConfig, SyncEnd, SyncProgress, SyncSpeed};
 pub use replay::{LogConfig, LogDisks, Mend, Replay, read_logs, replay_logs};
 pub use reshape::{
-    DataMove, Frontier, MemberTraffic, NewGeometry, PlannedArray, ReshapeInProgress, ShardGeometry,
-    Step, least_raid10_shift, least_shift, recovery_traffic, reshape_traffic, resync_traffic,
-    room_before, room_behind, shift_within,
+    DataMove, Frontier, Hold, MemberTraffic, NewGeometry, PlannedArray, ReshapeInProgress,
+    ShardGeometry, Step, backup_on, critical_section, least_raid10_shift, least_shift,
+    recovery_traffic, reshape_traffic, resync_traffic, room_before, room_behind, shift_within,
 };
 pub use scratch::PAGE_BYTES;
 pub use seal::Seal;

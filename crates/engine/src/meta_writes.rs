@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - a number names one write from [`MetaWrites::send`] to [`MetaWrites::end`];
-//! - but for bitmap pages, one write of each kind is on its way to a target at a time: of two the older could come last.
+//! - but for bitmap pages and headers of a backup, one write of each kind is on its way to a target at a time: of two the older could come last.
 
 use crate::supervisor::{MetaWrite, Target, WriteId};
 use alloc::{collections::VecDeque, vec::Vec};
@@ -16,6 +16,8 @@ pub(crate) enum Meta {
     BadBlocks,
     /// The empty unit of a stop.
     Journal,
+    /// The header of a reshape's backup, or its copy.
+    Backup,
 }
 
 /// See the module's head.
@@ -35,7 +37,8 @@ impl MetaWrites {
         mut data: Vec<u8>,
         (meta, vouches): (Meta, bool),
     ) {
-        let is_alone = meta == Meta::Bitmap || !self.is_on_its_way(target, meta);
+        let is_many = matches!(meta, Meta::Bitmap | Meta::Backup);
+        let is_alone = is_many || !self.is_on_its_way(target, meta);
         assert!(is_alone, "two writes of {meta:?} to {target:?} could overtake each other");
         data.resize(data.len().next_multiple_of(512), 0);
         let free = self.in_flight.iter().position(Option::is_none);

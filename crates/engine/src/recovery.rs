@@ -105,7 +105,7 @@ pub(crate) fn sync_end(geometry: &Geometry) -> u64 {
 impl Supervisor {
     /// The next piece for the shard that owns its array sectors.
     pub fn poll_sync(&mut self) -> Option<SyncPiece> {
-        self.scheduler.poll_piece()
+        self.take_critical_piece().or_else(|| self.scheduler.poll_piece())
     }
 
     /// Begins a check, repair or resync when nothing that is needed runs. False: the array has
@@ -188,7 +188,8 @@ impl Supervisor {
         let action = SyncAction::Recovery;
         let change = SyncProgress { action, done: end, end, speed: 0, held: false };
         let changing = || self.is_slot_to_change().then_some(change);
-        let settling = SyncProgress { action: SyncAction::Reshape, ..change };
+        let done = if self.is_reshape_at_end() { end } else { Sector(0) };
+        let settling = SyncProgress { action: SyncAction::Reshape, done, ..change };
         let reshaping = || self.is_reshape_to_settle().then_some(settling);
         let progress = self.scheduler.progress(now).or_else(waiting);
         progress.or_else(changing).or_else(reshaping)
@@ -221,6 +222,9 @@ impl Supervisor {
 
     /// A shard has ended a piece.
     pub(crate) fn synced(&mut self, report: SyncReport) {
+        if self.critical_synced(&report) {
+            return;
+        }
         let is_due = self.scheduler.reported(self.now, report);
         self.raise_done();
         if is_due && self.scheduler.checkpoint(self.now) {

@@ -7,16 +7,19 @@
 //!
 //! Invariants:
 //! - a window is written to sectors of members that hold nothing of the old geometry which is not on record as moved, so
-//!   that a cut at any moment leaves all data where superblocks say it is;
+//!   that a cut at any moment leaves all data where superblocks say it is; but for the first one where there is no room, of
+//!   which members that come to the array hold copies before superblocks say that the reshape begins;
 //! - superblocks of every member say how far data was moved, stably, before a shard takes requests by that;
 //! - nothing else is changed meanwhile: no recovery, resync, check, bitmap or size.
 
+mod critical;
 mod planned;
 mod raid10;
 mod room;
 mod step;
 mod traffic;
 
+pub use critical::{Hold, backup_on, critical_section};
 pub use planned::PlannedArray;
 pub(crate) use raid10::copy_in_turn;
 pub use raid10::least_raid10_shift;
@@ -34,6 +37,7 @@ use crate::{
 };
 use alloc::vec::Vec;
 use core::ops::Range;
+use critical::{After, Critical};
 use lapstrake_geometry::{Geometry, Level, Parity, Sector, Slot};
 use lapstrake_metadata::{Role, Superblock};
 use raid10::Raid10Reshape;
@@ -143,8 +147,22 @@ enum Stage {
     Levelling,
     /// It waits for the bitmap's end, and for a shard that takes the new geometry.
     Wanted,
+    /// The critical section is copied.
+    BackingUp,
+    /// The copies are stable; their headers are to say what they are.
+    Vouching,
+    /// They do; it waits for a shard that takes the new geometry.
+    BackedUp,
+    /// Headers are to say that the copies are of no use any more.
+    Emptying(After),
+    /// It could not be copied; shards are to go by what they went by before.
+    GivenUp,
     /// Superblocks are to say that it has begun.
     Beginning,
+    /// The critical section is moved over itself.
+    Critical,
+    /// It was in part.
+    Lost,
     /// Data is moved.
     Moving,
     /// All was moved, which superblocks are to say.
@@ -163,6 +181,8 @@ pub(crate) struct Reshape {
     is_backwards: bool,
     /// By how much sectors of members that are of both geometries rise or fall, least and most.
     shifts: (i64, i64),
+    /// What is moved over itself, until superblocks say that it was moved.
+    critical: Option<Critical>,
     /// Up to where data was moved, and is stable when superblocks say so.
     position: Sector,
     /// What the superblocks say that are on their way, and of which stage they are.
@@ -179,9 +199,9 @@ fn rows(parity: &Parity, array: u64) -> (u64, u64) {
 
 impl Reshape {
     fn new(stage: Stage, before: Geometry, position: Sector, is_backwards: bool) -> Self {
-        let shifts = (0, 0);
+        let (shifts, critical) = ((0, 0), None);
         let (sent, recorded) = (None, position);
-        Self { stage, before, to: None, is_backwards, shifts, position, sent, recorded }
+        Self { stage, before, to: None, is_backwards, shifts, critical, position, sent, recorded }
     }
 
     fn is_moving(&self) -> bool {
@@ -330,7 +350,9 @@ impl Reshape {
     /// What superblocks are to say that are sent now; none if they are to say that there is no reshape.
     pub(crate) fn send(&mut self, after: &Geometry) -> Option<Frontier> {
         self.sent = Some((self.position, self.stage));
-        let is_told = matches!(self.stage, Stage::Beginning | Stage::Moving);
+        use Stage::{Beginning, Critical, Emptying, Lost, Moving};
+        let is_told =
+            matches!(self.stage, Beginning | Critical | Lost | Emptying(After::Moved) | Moving);
         is_told.then(|| self.frontier_at(after, self.position))
     }
 
@@ -356,7 +378,8 @@ impl Supervisor {
         let before = self.geometry.clone();
         let is_backwards = to.data_move.is_backwards();
         let mut reshape = Reshape::new(Stage::Levelling, before, Sector(0), is_backwards);
-        reshape.to = Some(to);
+        let critical = critical_section(&to.before, &to.geometry, to.data_move);
+        (reshape.critical, reshape.to) = (critical.map(Critical::of), Some(to));
         self.reshape = Some(reshape);
         self.updates.request();
         if self.bitmap.is_some() {
@@ -394,6 +417,7 @@ impl Supervisor {
             && self.resync_from().is_none()
             && to.geometry.array_sectors() >= self.usable()
             && !present.any(|m| is_unfit(m) || lacks_room(m))
+            && self.may_move_in_place(to)
     }
 
     /// Whether a slot of data, or of parity that takes turns with data, lacks a member in sync.
@@ -421,7 +445,10 @@ impl Supervisor {
     pub fn frontier(&self) -> Option<Frontier> {
         let has_begun = |it: &&Reshape| !matches!(it.stage, Stage::Levelling | Stage::Wanted);
         let reshape = self.reshape.as_ref().filter(has_begun)?;
-        Some(reshape.frontier_at(&self.geometry, reshape.recorded))
+        // What was moved over itself is nowhere else, whether superblocks still say so or not.
+        let is_moved = self.broken && reshape.stage == Stage::Critical;
+        let at = if is_moved { reshape.position } else { reshape.recorded };
+        Some(reshape.frontier_at(&self.geometry, at))
     }
 
     /// Whether all that was moved is on record.
@@ -433,6 +460,12 @@ impl Supervisor {
     /// Whether a reshape begins or ends, for which superblocks are to be written and shards are to be told.
     pub(crate) fn is_reshape_to_settle(&self) -> bool {
         self.reshape.as_ref().is_some_and(|reshape| !reshape.is_moving()) && !self.broken
+    }
+
+    /// Whether a reshape has nothing to move any more.
+    pub(crate) fn is_reshape_at_end(&self) -> bool {
+        let is_at_end = |it: &Reshape| matches!(it.stage, Stage::Ending | Stage::Ended);
+        self.reshape.as_ref().is_some_and(is_at_end)
     }
 
     /// The geometry from which the array is being reshaped.
@@ -452,25 +485,38 @@ impl Supervisor {
     /// Whether [`Self::begin_reshape`] is due: shards are to pause for that.
     #[must_use]
     pub fn is_reshape_wanted(&self) -> bool {
-        let is_wanted = |reshape: &Reshape| reshape.stage == Stage::Wanted;
+        let is_wanted = |it: &Reshape| matches!(it.stage, Stage::Wanted | Stage::BackedUp);
         self.reshape.as_ref().is_some_and(is_wanted) && self.bitmap.is_none() && !self.broken
     }
 
-    /// Begins the reshape that is wanted, while all shards pause: what shards that keep the old geometry go by until it has
-    /// ended, and what a shard that owns nothing then goes by. None: shards go on as they are, since data stays where it is,
-    /// or members are not fit for it any more and nothing was begun.
+    /// Begins the reshape that is wanted, or the copy of its critical section, while all shards pause: what shards that keep the
+    /// old geometry go by until it has ended, and what a shard that owns nothing then goes by. None: shards go on as they are,
+    /// since data stays where it is, or members are not fit for it any more and nothing was begun.
     ///
     /// # Panics
     /// If none is wanted.
     pub fn begin_reshape(&mut self, now: Time) -> Option<(ShardGeometry, ShardGeometry)> {
         let reshape = self.reshape.as_mut().expect("one is wanted");
         let to = reshape.to.take().expect("it is begun once");
-        if !self.is_fit_for(&to) || self.stopping {
+        let (lacks_backup, is_backed_up) =
+            (reshape.lacks_backup(), reshape.stage == Stage::BackedUp);
+        if !self.is_fit_for(&to) || !self.has_backups() || self.stopping {
+            if is_backed_up {
+                self.empty_backups(After::GivenUp);
+                return None;
+            }
             self.reshape = None;
             self.events.push_back(Event::ReshapeGivenUp);
             return None;
         }
+        self.now = now;
+        if lacks_backup {
+            return self.begin_backup(to);
+        }
         let Some(reshape) = &mut self.reshape else { return None };
+        // Order that holds, point 14.
+        let is_kept = reshape.critical.is_none() || is_backed_up;
+        assert!(is_kept, "what is moved over itself is kept by nobody");
         reshape.begin(&to);
         self.geometry = to.before.clone();
         let before = self.shard_geometry();
@@ -492,13 +538,17 @@ impl Supervisor {
     /// Whether all shards are to take the array's geometry now, so that [`Self::reshape_told`] is due.
     #[must_use]
     pub fn has_geometry_to_tell(&self) -> bool {
-        self.reshape.as_ref().is_some_and(|reshape| reshape.stage == Stage::Ended)
+        let is_to_tell = |it: &Reshape| matches!(it.stage, Stage::Ended | Stage::GivenUp);
+        self.reshape.as_ref().is_some_and(is_to_tell)
     }
 
     /// Every shard has taken the array's geometry.
     pub fn reshape_told(&mut self, now: Time) {
-        assert!(self.has_geometry_to_tell(), "it has ended on record");
-        self.reshape = None;
+        assert!(self.has_geometry_to_tell(), "it has ended on record, or was not begun");
+        if self.reshape.take().is_some_and(|reshape| reshape.stage == Stage::GivenUp) {
+            self.events.push_back(Event::ReshapeGivenUp);
+            return self.act(now);
+        }
         self.scheduler.fit_span(owned_unit(&self.geometry));
         self.usable.on_record(self.geometry.array_sectors());
         self.events.push_back(Event::Resized(self.usable()));
@@ -509,7 +559,7 @@ impl Supervisor {
     /// What shards of the array that a reshape makes go by, while that is under way or once it has ended.
     #[must_use]
     pub fn shard_geometry(&self) -> ShardGeometry {
-        let has_logs = self.reshape.as_ref().is_none_or(|it| it.stage == Stage::Ended);
+        let has_logs = self.reshape.is_none() || self.has_geometry_to_tell();
         let place = |m: &Member| MemberPlace {
             data_offset: m.superblock().data_offset(),
             slot: m.slot().filter(|slot| m.is_present() && slot.0 < self.geometry.raid_disks()),
@@ -560,11 +610,12 @@ impl Supervisor {
         match stage {
             Stage::Levelling => reshape.stage = Stage::Wanted,
             Stage::Beginning => {
-                reshape.stage = Stage::Moving;
+                reshape.stage = reshape.move_critical();
                 self.events.push_back(Event::ReshapeBegan);
             }
+            Stage::Critical if position > Sector(0) => self.empty_backups(After::Moved),
             Stage::Ending => reshape.stage = Stage::Ended,
-            Stage::Wanted | Stage::Moving | Stage::Ended => {}
+            _ => {}
         }
     }
 }

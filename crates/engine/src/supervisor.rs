@@ -335,6 +335,7 @@ impl Supervisor {
             (Meta::Bitmap, Some(bitmap)) => bitmap.page_written(&mut self.orders),
             (Meta::Superblock, _) => self.updates.written(ok),
             (Meta::Journal, _) => self.empty_unit_written(ok),
+            (Meta::Backup, _) => self.backup_written(ok),
             (Meta::Bitmap, None) | (Meta::BadBlocks, _) => {}
         }
         self.proceed();
@@ -355,6 +356,7 @@ impl Supervisor {
                 (Meta::Bitmap, _, Some(bitmap)) => bitmap.page_dropped(&mut self.orders),
                 (Meta::Superblock, ..) => self.updates.dropped(),
                 (Meta::Journal, ..) => self.journal_end.dropped(),
+                (Meta::Backup, ..) => self.backup_written(false),
                 (Meta::BadBlocks, Target::Member(member), _) => {
                     self.members.log_of(member).0.not_written();
                 }

@@ -116,8 +116,7 @@ impl Parts {
         match &self.after {
             Some(After { position, is_backwards, .. }) => {
                 let (position, is_backwards) = (position.0, *is_backwards);
-                let (shard, moving) = (shards - 1, 0..0);
-                spans.with_front(Front { position, is_backwards, shard, moving })
+                spans.with_front(Front::at(position, is_backwards, shards - 1))
             }
             None => spans,
         }
@@ -215,6 +214,12 @@ pub enum StartError {
          (--degraded)"
     )]
     Log(#[from] DeviceError),
+    /// A member refused that what it keeps of a reshape is of no use any more.
+    #[error(
+        "{0}; it keeps a copy of what the reshape has moved by now, which mdadm would put in its place: nothing else was written; \
+         start it again when the cause is gone, or without this member (--degraded)"
+    )]
+    Backup(DeviceError),
     /// The forced members' superblocks could not be written.
     #[error("{0}; `--force` again resumes")]
     Force(DeviceError),

@@ -5,18 +5,25 @@
 //! two, which mdadm fills in turn; the header's copy lies 4 KiB before them, which in a file is the header itself. A section that the kernel has
 //! gone over is emptied.
 
-use alloc::vec::Vec;
+use alloc::{vec, vec::Vec};
 use core::ops::Range;
 
-use lapstrake_geometry::Sector;
+use lapstrake_geometry::{Sector, Sectors};
 use thiserror::Error;
 
-use crate::wire::{ByteOrder, on_disk};
+use crate::{
+    Superblock,
+    wire::{ByteOrder, on_disk},
+};
 
 /// Before the data lies the header's copy.
 const COPY_BEFORE: u64 = 8;
-/// Sectors of a section: mdadm doubles what is whole stripes until it has 16 MiB.
-const SECTION_MAX: u64 = (64 << 20) / 512;
+/// Sectors from the header on a member to the end of what is used of it.
+const FROM_END: u64 = 8;
+/// A header has a block of its own, and so has its copy.
+const BLOCK_BYTES: usize = 4096;
+/// Sectors of a section: whole stripes of both geometries, which mdadm doubles until they are 16 MiB.
+const SECTION_MAX: u64 = (256 << 20) / 512;
 
 on_disk! {
     /// The header.
@@ -77,6 +84,14 @@ pub enum BackupError {
     /// Sections are longer than mdadm makes them, or of no array.
     #[error("it tells of more than mdadm keeps, or of sectors that no array has")]
     Sectors,
+    /// The header and its copy are not alike.
+    #[error(
+        "its header differs from the copy at byte {}: it was cut while it was written, and what it held before is gone", .copy.bytes()
+    )]
+    Copy {
+        /// Where the copy is.
+        copy: Sector,
+    },
     /// A section does not begin where the reshape, or what comes back before it, ends.
     #[error(
         "it holds bytes {} to {} of the array, and the reshape has come to byte {}: it is of another moment",
@@ -115,6 +130,78 @@ pub struct Backup {
 impl Backup {
     /// Bytes of a header, and of its copy.
     pub const HEADER_BYTES: usize = Header::SIZE;
+
+    /// Where the header is on a member that comes to the array and holds a backup: behind the data, at the end of what is used.
+    #[must_use]
+    pub fn header_on(member: &Superblock) -> Sector {
+        let end = member.data_offset().0.saturating_add(member.component().0);
+        Sector(end.saturating_sub(FROM_END))
+    }
+
+    /// The first so many sectors of the array, on a member that comes to it. None if the member has no room for them behind as
+    /// many as `used` from its data offset on.
+    #[must_use]
+    pub fn on(member: &Superblock, sectors: Sectors, used: Sectors, written: u64) -> Option<Self> {
+        let at = Self::header_on(member).0.checked_sub(sectors.0)?;
+        let copy = at.checked_sub(COPY_BEFORE)?;
+        let fits =
+            copy >= member.data_offset().0.saturating_add(used.0) && sectors.0 <= SECTION_MAX;
+        fits.then(|| Self {
+            set_uuid: member.bitmap_uuid(),
+            written,
+            sections: vec![Section { array: 0..sectors.0, at: Sector(at) }],
+            copy: Sector(copy),
+        })
+    }
+
+    /// The block that holds the header of a backup of one section, and nothing else.
+    ///
+    /// # Panics
+    /// If it has none, or several.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let [Section { array, at }] = self.sections.as_slice() else {
+            panic!("one section is written")
+        };
+        let header = Header {
+            magic: *b"md_backup_data-1",
+            set_uuid: self.set_uuid,
+            mtime: self.written,
+            devstart: at.0,
+            arraystart: array.start,
+            length: array.end - array.start,
+            sb_csum: 0,
+            pad1: 0,
+            devstart2: 0,
+            arraystart2: 0,
+            length2: 0,
+            sb_csum2: 0,
+        };
+        let mut block = header.encode().to_vec();
+        block.resize(BLOCK_BYTES, 0);
+        block
+    }
+
+    /// Reads the header that lies there, and its copy. mdadm empties the copy once the kernel has gone over the data, and leaves
+    /// the header behind them.
+    ///
+    /// # Errors
+    /// [`BackupError`], and what `read` gives.
+    pub fn read<E: From<BackupError>>(
+        at: Sector,
+        read: impl Fn(Sector, &mut [u8]) -> Result<(), E>,
+    ) -> Result<Self, E> {
+        let (mut header, mut copy) = ([0; Self::HEADER_BYTES], [0; Self::HEADER_BYTES]);
+        read(at, &mut header)?;
+        let backup = Self::parse(&header)?;
+        read(backup.copy, &mut copy)?;
+        let is_emptied = |copy: &Self| copy.set_uuid == backup.set_uuid && copy.sections.is_empty();
+        match Self::parse(&copy) {
+            _ if header == copy => Ok(backup),
+            Ok(emptied) if is_emptied(&emptied) => Ok(emptied),
+            _ => Err(BackupError::Copy { copy: backup.copy }.into()),
+        }
+    }
 
     /// Reads a header.
     ///
@@ -196,7 +283,6 @@ fn checksum(bytes: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec;
 
     fn header(sections: &[(u64, u64, u64)]) -> [u8; Header::SIZE] {
         let header = Header {

@@ -1,7 +1,7 @@
 //! What a seed stands for: the array, its load and its faults, drawn before anything runs.
 
 use crate::dice::Dice;
-use lapstrake_engine::least_raid10_shift;
+use lapstrake_engine::{DataMove, Step, critical_section, least_raid10_shift};
 use lapstrake_geometry::{
     Config, Geometry, Layout, Level, ParityLayout, Raid0Layout, Sectors, Version,
 };
@@ -283,6 +283,48 @@ impl Plan {
         self.be_reshaped(dice);
         self.be_taken_over(dice);
         self.be_raid0_on_its_way(dice);
+        self.be_without_room(dice);
+    }
+
+    /// The array gets more members, and has no room to move its data: its first rows are moved over themselves. Drawn behind all
+    /// else, as what comes before.
+    fn be_without_room(&mut self, dice: &mut Dice) {
+        let is_logged = self.journal.is_some() || self.log.is_some() || self.lockless.is_some();
+        let is_out = !self.level.is_parity() || is_logged || self.replaces || self.lacks_parity;
+        if is_out || self.reshape.is_some() || self.grows_from.is_some() {
+            return;
+        }
+        let level = if self.level == Level::Raid6 || self.disks > 2 && dice.one_in(4) {
+            Level::Raid6
+        } else {
+            Level::Raid5
+        };
+        let more =
+            dice.between(1..=2) as u16 + u16::from(level != self.level && level == Level::Raid6);
+        let disks = self.disks + more;
+        let layout = draw_layout(level, disks.into(), dice);
+        let (chunk, shift, is_backwards, cuts) = (self.chunk, 0, false, false);
+        let to = ReshapePlan { level, layout, chunk, disks, more, shift, is_backwards, cuts };
+        let (now, goal) = (
+            Config {
+                level: self.level,
+                layout: self.layout,
+                raid_disks: self.disks,
+                ..to.config(Sectors(self.component()))
+            },
+            to.config(Sectors(self.component())),
+        );
+        let [Ok(before), Ok(after)] = [&now, &goal].map(Geometry::new) else { return };
+        let in_place = DataMove::Moves { shift: 0, is_backwards: false };
+        let critical = critical_section(&before, &after, in_place);
+        let Some(critical) = critical.filter(|_| Step::first(&before, &goal).config == goal) else {
+            return;
+        };
+        self.version = dice.pick(&[Version::V090, Version::V1_0, Version::V1_1, Version::V1_2]);
+        self.get(to, dice);
+        // Behind the rows that it is moved to there is room for it.
+        let least = critical.0 * 2 + 64;
+        self.sizes.iter_mut().for_each(|size| *size = (*size).max(least));
     }
 
     /// A RAID0 gets more or fewer members or another chunk: it has just become the RAID4 as which its data is moved. Drawn
@@ -364,6 +406,11 @@ impl Plan {
         }
         let to = if is_raid10 { self.draw_raid10(dice) } else { Some(self.draw_parity(dice)) };
         let Some(to) = to else { return };
+        self.get(to, dice);
+    }
+
+    /// It is to get another geometry, for which there are spares.
+    fn get(&mut self, to: ReshapePlan, dice: &mut Dice) {
         self.reshape = Some(to);
         let least = self.sizes.iter().copied().min().unwrap_or_default();
         self.sizes.extend((0..to.more).map(|_| least + self.chunk.0 * dice.below(3)));

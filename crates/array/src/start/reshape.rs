@@ -1,10 +1,13 @@
 //! An array whose geometry is being changed, as two: the one that it was and the one that it will be, of the same members.
 
-use super::{After, CarriedOut, StartMember, StartPlan, SupervisorTerms};
+use super::{After, CarriedOut, CarryOutError, StartIo, StartMember, StartPlan, SupervisorTerms};
 use alloc::vec::Vec;
 use lapstrake_engine::{ReshapeInProgress, SupervisorConfig};
 use lapstrake_geometry::{Geometry, Sector, Slot};
-use lapstrake_metadata::{Reshape, Role, Superblock};
+use lapstrake_metadata::{
+    Reshape, ReshapeRecord, Role, Superblock,
+    backup::{Backup, BackupError, Section},
+};
 use thiserror::Error;
 
 /// Superblocks of an array in the midst of a reshape, as those of two arrays, by device. Others are as they were in both.
@@ -30,8 +33,9 @@ pub enum NoReshape {
     Position,
     /// What comes next would be written over what was not moved yet.
     #[error(
-        "what it would write next lies over data that was not moved yet; Linux may go on with it: if it was begun with \
-         mdadm's --backup-file, mdadm goes on with that"
+        "what it would write next lies over data that was not moved yet: it was cut where data is moved over itself, and goes on \
+         with a backup of that; a member that came with the reshape may hold one (`lapstrake update --backup-file MEMBER \
+         MEMBERS`), or mdadm's --backup-file does (docs/rescue.md); what was being moved reads as garbage until then"
     )]
     Critical,
     /// Logs know one geometry.
@@ -128,6 +132,26 @@ fn halves(own: &Superblock, fresh: &Reshape) -> (Superblock, Superblock) {
         }
     }
     (before, after)
+}
+
+/// What a superblock says, or, of who has just missed the reshape's beginning, what it would say. None if it was away.
+pub(crate) fn told_of(own: &Superblock, fresh: &Reshape) -> Option<Superblock> {
+    if own.reshape().is_some() {
+        return Some(own.clone());
+    }
+    let (before, mut after) = halves(own, fresh);
+    let lacks = matches!(after.role(), Role::Active(slot)
+        if slot.0 < fresh.before.raid_disks() && before.role() != Role::Active(slot));
+    if lacks {
+        after.set_recovery_offset(Some(Sector(0)));
+    }
+    let record = ReshapeRecord {
+        before: &fresh.before,
+        data_before: Some((before.data_offset(), before.data_size())),
+        position: fresh.position,
+        is_backwards: fresh.is_backwards,
+    };
+    has_seen(own, fresh).then(|| after.in_reshape(&record))
 }
 
 /// Whether it has seen all but the last event.
@@ -233,6 +257,12 @@ impl<D: Clone> After<D> {
         members.for_each(|member| member.record.bad_blocks = None);
         before.bitmap = None;
         self.plan.bitmap = None;
+        let old = before.geometry.raid_disks();
+        let comes = |member: &StartMember<D>| member.record.slot.is_some_and(|it| it.0 >= old);
+        let members = (0..).zip(&self.plan.members).filter(|(_, member)| comes(member));
+        let kept = (self.position, members.map(|(index, _)| index).collect());
+        before.kept = Some(kept);
+        self.plan.kept.clone_from(&before.kept);
         Ok(())
     }
 
@@ -266,4 +296,44 @@ impl<D: Clone> After<D> {
         let reshape = Some(self.in_progress(before));
         SupervisorConfig { reshape, ..self.plan.supervisor_config(done, terms) }
     }
+}
+
+/// Why a backup's header is not read.
+enum NoHeader<E> {
+    Io(E),
+    NoBackup,
+}
+
+impl<E> From<BackupError> for NoHeader<E> {
+    fn from(_: BackupError) -> Self {
+        Self::NoBackup
+    }
+}
+
+/// Has a member's backup say that it is of no use any more, if it is of what lies up to where the reshape has come.
+pub(super) fn empty_backup<I: StartIo>(
+    io: &mut I,
+    member: &StartMember<I::Device>,
+    position: Sector,
+) -> Result<(), CarryOutError<I::Error>> {
+    let (device, own) = (&member.device, member.superblock());
+    let header = Backup::header_on(own);
+    let read = |sector: Sector, bytes: &mut [u8]| {
+        io.read(device, sector.bytes(), bytes).map_err(NoHeader::Io)
+    };
+    let mut backup = match Backup::read(header, read) {
+        Ok(backup) if backup.set_uuid == own.bitmap_uuid() => backup,
+        Ok(_) | Err(NoHeader::NoBackup) => return Ok(()),
+        Err(NoHeader::Io(error)) => return Err(CarryOutError::Backup(error)),
+    };
+    let is_up_to = |section: &Section| Sector(section.array.end) == position;
+    let Some(section) = backup.sections.iter().find(|section| is_up_to(section)).cloned() else {
+        return Ok(());
+    };
+    backup.sections =
+        [Section { array: section.array.start..section.array.start, ..section }].into();
+    for sector in [backup.copy, header] {
+        io.write_superblock(device, sector, &backup.encode()).map_err(CarryOutError::Backup)?;
+    }
+    Ok(())
 }

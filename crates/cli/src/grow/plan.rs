@@ -147,13 +147,18 @@ fn tell(before: &Detail, planned: &Planned, times: &[Seconds], pace: &Pace, limi
     }
 }
 
+/// Chunks of so many bytes, in words; nothing if there are none.
+pub(super) fn chunks(bytes: u64) -> String {
+    match bytes {
+        0 => String::new(),
+        bytes => format!(" with chunks of {}K", bytes >> 10),
+    }
+}
+
 fn words(step: &PlannedStep) -> String {
     let PlannedStep { level, chunk_bytes, raid_devices, array_bytes, .. } = step;
     let layout = step.layout.as_ref().map(|layout| format!(" {layout}")).unwrap_or_default();
-    let chunks = match chunk_bytes {
-        0 => String::new(),
-        bytes => format!(" with chunks of {}K", bytes >> 10),
-    };
+    let chunks = chunks(*chunk_bytes);
     let array = format!(
         "{level}{layout} of {raid_devices} members{chunks}, {}K for clients",
         array_bytes >> 10
@@ -191,9 +196,11 @@ fn details(step: &PlannedStep) -> Vec<String> {
             written_bytes >> 10
         ));
     }
+    let is_kept = step.data_move.as_ref().is_some_and(|to| to.backup_bytes > 0);
     let goes_on =
         matches!(step.action, StepAction::Reshape | StepAction::Recovery | StepAction::Resync);
     lines.extend(match (goes_on, step.resync_after_cut) {
+        (true, _) if is_kept => Some("a later cut loses nothing: it goes on where superblocks say, and where clients were writing, all redundancy is made anew afterwards (resync)"),
         (true, true) => Some("a cut loses nothing: it goes on where superblocks say, and where clients were writing, all redundancy is made anew afterwards (resync)"),
         (true, false) => Some("a cut loses nothing: it goes on where superblocks say"),
         (false, true) => Some("a cut loses nothing; where clients were writing, all redundancy is made anew (resync)"),
@@ -203,9 +210,15 @@ fn details(step: &PlannedStep) -> Vec<String> {
 }
 
 fn where_to(step: &PlannedStep, to: &PlannedMove) -> String {
-    let PlannedMove { is_backwards, shift_bytes, room_bytes } = to;
+    let PlannedMove { is_backwards, shift_bytes, room_bytes, backup_bytes } = to;
     let (shift, room) = (shift_bytes >> 10, room_bytes >> 10);
     match is_backwards {
+        false if *backup_bytes > 0 => format!(
+            "data stays at the members' data offsets, as {room}K are free before them: the array's first {}K are written over \
+             themselves, and kept on each member that is added until that is on record; if the power is cut in that moment, \
+             `lapstrake update --backup-file MEMBER` or mdadm puts them back (docs/rescue.md)",
+            backup_bytes >> 10
+        ),
         false => format!(
             "data moves towards the members' beginnings by {shift}K, of {room}K that are free there; no backup is needed"
         ),

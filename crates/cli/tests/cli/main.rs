@@ -14,6 +14,7 @@ mod firmware;
 mod fuse_overlay;
 mod gateway;
 mod generate;
+mod growing_in_place;
 mod growth_plans;
 mod guides;
 mod journal;

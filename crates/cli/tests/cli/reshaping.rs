@@ -478,7 +478,12 @@ fn what_cannot_be_reshaped_is_refused_and_stays_as_it_is() {
     let lab = Lab::new(&[20; 4]);
     create(&lab, "-l5 -c64 -e 1.0", "m0 m1 m2");
     let server = lab.serve_data("--shards 2 m0 m1 m2");
-    let ran = lab.run("grow data --raid-devices 4 m3");
+    let ran = lab.run("grow data --raid-devices 4 --chunk 32K m3");
     assert!(ran.code == 1 && ran.err.contains("between superblock and data"), "{ran:?}");
+    server.stop();
+    let lab = Lab::new(&[20; 2]);
+    create(&lab, "-l1", "m0 m1");
+    let server = lab.serve_data("--shards 2 m0 m1");
+    self::refused(&lab, "--chunk 64K", "a raid1 has no chunk and no layout");
     server.stop();
 }

@@ -143,7 +143,7 @@ impl Supervisor {
     /// Takes a member out on the operator's word. False: the array needs it.
     pub fn handle_fail(&mut self, now: Time, member: MemberId) -> bool {
         self.now = now;
-        if self.members.get(member).state == DiskState::Journal {
+        if self.members.get(member).state == DiskState::Journal || self.holds_backup(member) {
             return false;
         }
         let done = self.fail_if_survivable(member);

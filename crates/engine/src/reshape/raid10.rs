@@ -134,7 +134,7 @@ fn repeats(of: &Raid10) -> u64 {
     lcm(disks, near) / near * of.chunk().0
 }
 
-fn lcm(one: u64, two: u64) -> u64 {
+pub(super) fn lcm(one: u64, two: u64) -> u64 {
     one / gcd(one, two) * two
 }
 

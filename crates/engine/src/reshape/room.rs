@@ -50,9 +50,10 @@ pub fn least_shift(old: &Geometry, new: &Geometry, is_backwards: bool) -> Sector
     of_raid10.unwrap_or(chunk(old).max(chunk(new)))
 }
 
-/// By how much data moves into so much room, in steps of `unit`; none if that is more than there is.
+/// By how much data moves into so much room, in steps of `unit`; none if that is more than there is. Half of it stays for the
+/// next time, if one step does not take that.
 #[must_use]
 pub fn shift_within(room: Sectors, unit: Sectors) -> Option<Sectors> {
-    let shift = room.0.min(SHIFT_MAX.max(unit.0));
+    let shift = (room.0 / 2).min(SHIFT_MAX).max(unit.0);
     (room >= unit).then(|| Sectors(shift - shift % unit.0))
 }

@@ -6,6 +6,7 @@ mod bitmap;
 mod crossing;
 mod failing;
 mod holding;
+mod in_place;
 mod journal;
 mod lockless;
 mod logs;

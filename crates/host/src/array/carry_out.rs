@@ -15,6 +15,7 @@ pub(super) fn carry_out(parts: &mut Parts, read_only: bool) -> Result<CarriedOut
     }
     let done = parts.plan.carry_out(&mut Members).map_err(|error| match error {
         CarryOutError::Force(error) => StartError::Force(error),
+        CarryOutError::Backup(error) => StartError::Backup(error),
         CarryOutError::Logs(error) => StartError::Log(error),
         CarryOutError::Journal(error) => {
             let journal = parts.plan.members.last().expect("the journal is one");

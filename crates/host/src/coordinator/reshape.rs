@@ -12,7 +12,7 @@ use crate::{
 use lapstrake_device::quoted;
 use lapstrake_engine::{
     DataMove, DiskState, NewGeometry, PlannedArray, STRIPE_CACHE_SIZES, Step, Supervisor,
-    least_shift, room_before, room_behind, shift_within,
+    backup_on, critical_section, least_shift, room_before, room_behind, shift_within,
 };
 use lapstrake_geometry::{Config, Geometry, Layout, Level, MIN_CHUNK, Raid10, Sectors};
 use lapstrake_metadata::{Role, Superblock, Version};
@@ -53,7 +53,11 @@ impl CoordinatorRuntime {
         let (old, like) = (planned.geometry(), freshest(planned.members())?);
         let mut goal = config(old, like, wish)?;
         let is_kept = wish.chunk.is_none() && wish.layout.is_none();
-        if !is_reached(old, &goal) || goal.level == Level::Linear && !is_kept {
+        let has_chunk = !matches!(goal.level, Level::Raid1 | Level::Linear);
+        if !is_kept && !has_chunk && goal.level == old.level() {
+            return Err(ResizeError::NoChunk { level: goal.level });
+        }
+        if !is_reached(old, &goal) {
             return Err(ResizeError::NotBetween { from: old.level(), to: goal.level });
         }
         if goal.level == Level::Linear {
@@ -144,6 +148,7 @@ impl CoordinatorRuntime {
         let forwards = (!is_fewer).then(|| self.shift(planned, least(false), BEFORE));
         let (shift, is_backwards) = match forwards {
             Some(Ok(shift)) => (-(shift as i64), false),
+            Some(Err(_)) if is_backed_up(planned, &geometry) => (0, false),
             Some(Err(error)) if !may_go_back || like.version() == Version::V090 => {
                 return Err(error);
             }
@@ -293,6 +298,16 @@ impl CoordinatorRuntime {
             ResizeError::NoRoomToMove { member, room, side, chunk }
         })
     }
+}
+
+/// Whether the reshape can do without room, since members that come to the array have some for a copy of what would be lost.
+fn is_backed_up(planned: &PlannedArray, after: &Geometry) -> bool {
+    let data_move = DataMove::Moves { shift: 0, is_backwards: false };
+    let Some(sectors) = critical_section(planned.geometry(), after, data_move) else {
+        return false;
+    };
+    let mut spares = planned.members().filter(|it| it.1 == DiskState::Spare);
+    spares.all(|(sb, _)| backup_on(sb, sectors, after, 0).is_some())
 }
 
 /// Copies of a RAID10 stay as many, and none far, as with Linux.

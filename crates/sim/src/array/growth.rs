@@ -144,7 +144,7 @@ impl GrowingArray {
             sync: SyncConfig { speed, frozen: false, span: span(before) },
             epoch_s: 0,
         });
-        let front = Front { position: position.0, is_backwards: false, shard: NEW, moving: 0..0 };
+        let front = Front::at(position.0, false, NEW);
         let spans = SpanMap::new(span(before).0).with_front(front);
         let mut coordinator = Coordinator::new(Some(supervisor), SHARDS, spans.clone());
         coordinator.start(Time(0));

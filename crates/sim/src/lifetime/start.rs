@@ -10,15 +10,19 @@ use crate::{
     raw,
     session::in_words,
 };
-use lapstrake_array::start::{
-    After, CarriedOut, CarryOutError, Halves, PlanError, StartIo, StartPlan, StartRequest,
-    bad_block_log,
+use lapstrake_array::{
+    CutReshape, NotPutBack,
+    start::{
+        After, CarriedOut, CarryOutError, Halves, PlanError, StartIo, StartPlan, StartRequest,
+        bad_block_log,
+    },
 };
 use lapstrake_engine::journal::ReplayError;
 use lapstrake_geometry::{Geometry, Sector, Sectors, Slot};
 use lapstrake_metadata::{
-    Superblock,
+    Role, Superblock,
     assemble::{self, Assembly, Candidate, Refusal},
+    backup::{Backup, Section},
     detect,
 };
 
@@ -114,6 +118,9 @@ impl Lifetime<'_> {
     /// Reads superblocks and what they point at, and decides. The operator starts it degraded, or by force, where that is
     /// asked for.
     pub(super) fn start(&mut self, offered: &[bool]) -> Result<Started, String> {
+        if self.plan.reshape.is_some_and(|to| to.shift == 0) {
+            self.put_back(offered)?;
+        }
         let mut superblocks = self.superblocks(offered)?;
         let halves = Halves::of(&mut superblocks);
         let mut options = assemble::Options::default();
@@ -142,6 +149,59 @@ impl Lifetime<'_> {
         };
         self.check_members(&plan, offered, before.as_ref())?;
         self.started(plan, before, superblocks, hole)
+    }
+
+    /// The operator puts back what a cut in the critical section of a reshape left half moved; mdadm does so, too, where
+    /// superblocks say that it has just come to the section's end.
+    fn put_back(&mut self, offered: &[bool]) -> Result<(), String> {
+        let superblocks = self.superblocks(offered)?;
+        let disks: Vec<usize> =
+            (0..superblocks.len()).filter(|&disk| superblocks[disk].is_some()).collect();
+        let mut superblocks: Vec<Superblock> = superblocks.into_iter().flatten().collect();
+        let freshest = superblocks.iter().max_by_key(|superblock| superblock.events());
+        let Some(told) = freshest.and_then(Superblock::reshape) else { return Ok(()) };
+        let mut refusal = "nobody has come to the array".to_owned();
+        for index in 0..disks.len() {
+            let (disk, superblock) = (disks[index], &superblocks[index]);
+            let is_new = |slot: Slot| slot.0 >= told.before.raid_disks();
+            let role = told.after.role_of(superblock.dev_number());
+            if !matches!(role, Role::Active(slot) if is_new(slot)) {
+                continue;
+            }
+            let holder = &self.disks[disk];
+            let read = |sector: Sector, bytes: &mut [u8]| {
+                holder.read_at(sector.bytes(), bytes);
+                Ok::<(), NotPutBack>(())
+            };
+            let backup = match Backup::read(Backup::header_on(superblock), read) {
+                Ok(backup) => backup,
+                Err(why) => {
+                    refusal = format!("disk {disk}: {why}");
+                    continue;
+                }
+            };
+            let is_end = |section: &Section| Sector(section.array.end) == told.position;
+            if told.position > Sector(0) && !backup.sections.iter().any(is_end) {
+                return Ok(());
+            }
+            for superblock in superblocks.iter_mut().filter(|it| it.reshape().is_some()) {
+                superblock.set_reshape_position(Sector(0));
+            }
+            let cut = CutReshape::of(&superblocks, |index| format!("disk {}", disks[index]));
+            let writes = cut.and_then(|cut| cut.put_back(&backup, read));
+            let writes = writes.map_err(|why| format!("disk {disk}: {why}"))?;
+            self.say(|| format!("disk {disk} has what was half moved"));
+            for (&disk, writes) in disks.iter().zip(writes) {
+                for write in writes {
+                    self.disks[disk].write(write.sector.0, write.bytes, true);
+                }
+            }
+            return Ok(());
+        }
+        match told.position {
+            Sector(0) => Err(format!("the backup cannot be put back: {refusal}")),
+            _ => Ok(()),
+        }
     }
 
     /// Plans the array that a reshape changes, of the same members as the one that it makes.
@@ -329,6 +389,7 @@ impl Lifetime<'_> {
             Ok(done) => done,
             Err(
                 CarryOutError::Force(halt)
+                | CarryOutError::Backup(halt)
                 | CarryOutError::Logs(halt)
                 | CarryOutError::Journal(ReplayError::Device(halt)),
             ) => return Ok(Some(halt)),

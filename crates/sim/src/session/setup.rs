@@ -88,11 +88,7 @@ impl Setup {
             return spans.among(owners);
         };
         let shard = plan.shards - 1;
-        spans.among((0..shard).collect()).with_front(Front {
-            position: position.0,
-            is_backwards: *is_backwards,
-            shard,
-            moving: 0..0,
-        })
+        let front = Front::at(position.0, *is_backwards, shard);
+        spans.among((0..shard).collect()).with_front(front)
     }
 }

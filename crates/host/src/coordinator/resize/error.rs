@@ -57,6 +57,14 @@ pub enum ResizeError {
         /// What was asked for.
         to: Level,
     },
+    /// The level has nothing of the kind.
+    #[error(
+        "a {level} has no chunk and no layout that could change, only members and their size; nothing was changed"
+    )]
+    NoChunk {
+        /// The array's level.
+        level: Level,
+    },
     /// Only the members that are larger have what comes last.
     #[error(
         "members of the raid0 hold unlike numbers of chunks of {} KiB, and another level needs as many on each, as with md; \
@@ -177,9 +185,9 @@ pub enum ResizeError {
     },
     /// Members failed, or got bad blocks, before the reshape began.
     #[error(
-        "the reshape did not begin: members failed meanwhile, or have blocks on record as bad; the array is as it was, but \
-         for its write-intent bitmap, which is gone (--bitmap internal makes one again); replace what failed, wait for the \
-         recovery, and ask again"
+        "the reshape did not begin: members failed meanwhile, have blocks on record as bad, or one that comes to the array could \
+         not be written; the array is as it was, but for a write-intent bitmap, which is gone (--bitmap internal makes one \
+         again); the server's log names the member; replace what failed (`lapstrake remove`), wait for the recovery, and ask again"
     )]
     GivenUp,
     /// Copies of a block would have to move.

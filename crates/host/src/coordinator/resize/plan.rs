@@ -12,8 +12,8 @@ use lapstrake_control::{
     BitmapFate, MemberTraffic as MemberTrafficDetail, Planned, PlannedMove, PlannedStep, StepAction,
 };
 use lapstrake_engine::{
-    DataMove, MemberId, MemberTraffic, NewGeometry, NewShape, PlannedArray, recovery_traffic,
-    reshape_traffic, resync_traffic, room_before, room_behind,
+    DataMove, MemberId, MemberTraffic, NewGeometry, NewShape, PlannedArray, critical_section,
+    recovery_traffic, reshape_traffic, resync_traffic, room_before, room_behind,
 };
 use lapstrake_geometry::{Geometry, Layout, Level, Sectors, Slot};
 use lapstrake_metadata::{Superblock, create::spare};
@@ -193,6 +193,8 @@ impl Way<'_> {
         let mut step = self.describe(action);
         step.bitmap = bitmap;
         if let DataMove::Moves { shift, is_backwards } = to.data_move {
+            let kept = critical_section(&to.before, &to.geometry, to.data_move);
+            let kept = kept.unwrap_or(Sectors::ZERO);
             let room = if is_backwards { room_behind } else { room_before };
             let rooms = before.members().filter(|(_, state)| is_there(*state));
             let room = rooms.map(|(sb, _): (&Superblock, _)| room(sb)).min();
@@ -200,8 +202,12 @@ impl Way<'_> {
                 is_backwards,
                 shift_bytes: shift.unsigned_abs() * 512,
                 room_bytes: room.unwrap_or(Sectors::ZERO).bytes(),
+                backup_bytes: kept.bytes(),
             });
-            step.members = self.members(&reshape_traffic(&to.before, &to.geometry), Some(&before));
+            let mut traffic = reshape_traffic(&to.before, &to.geometry);
+            let comes = usize::from(to.before.raid_disks()).min(traffic.len());
+            traffic[comes..].iter_mut().for_each(|of| of.written += kept);
+            step.members = self.members(&traffic, Some(&before));
             step.counted_bytes = match &to.geometry {
                 Geometry::Raid10(raid10) => raid10.array_sectors().bytes(),
                 other => other.component().bytes(),
