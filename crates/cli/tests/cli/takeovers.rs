@@ -224,7 +224,7 @@ fn what_cannot_be_taken_over_is_refused_and_stays_as_it_is() {
     refused(&lab, "--raid-devices 4", "as many spares");
     refused(&lab, "--raid-devices 2", "there is no way");
     refused(&lab, "--level 5", "there is no way");
-    refused(&lab, "--raid-devices 3 --chunk 128K", "there is no way");
+    refused(&lab, "--raid-devices 3 --chunk 128K", "a linear has no chunk");
     lab.run("add data --force m3").ok();
     server.stop();
     assert!(!lab.run("examine m3").out.contains("linear"), "a spare of a linear array is not told");
