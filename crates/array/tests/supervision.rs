@@ -2,8 +2,11 @@
 //! an array is marked clean after its last write is stable.
 
 use lapstrake_array::{Action, Coordinator, SpanMap};
-use lapstrake_engine::{Event, MemberId, MetaWrite, Notice, Order, SyncAction, Target, Time};
-use lapstrake_geometry::Level;
+use lapstrake_engine::{
+    DataMove, Event, MemberId, MetaWrite, NewGeometry, Notice, Order, PieceId, SyncAction,
+    SyncReport, Target, Time,
+};
+use lapstrake_geometry::{Config, Geometry, Layout, Level, ParityLayout};
 use story::{DELAY_NS, SECOND_NS, Story};
 
 #[path = "../../engine/tests/engine/story/mod.rs"]
@@ -247,4 +250,67 @@ fn an_array_that_is_only_read_tells_its_shards_of_a_failure_and_stops_without_a_
     coordinator.quiet(NOW);
     let last = actions(&mut coordinator);
     assert!(matches!(last[..], [Action::ShutDown, Action::Stopped { clean: true }]), "{last:?}");
+}
+
+/// Two shards of a RAID5 of three whose first rows are copied to a fourth member, before they are moved over themselves.
+fn copying() -> (Coordinator, PieceId) {
+    let mut story = Story::new(Level::Raid5, 3, false);
+    story.add_spare();
+    let like = story.supervisor.members().next().unwrap().0.clone();
+    let config = |raid_disks| Config {
+        level: Level::Raid5,
+        layout: Layout::Parity(ParityLayout::LeftSymmetric),
+        chunk: like.chunk(),
+        raid_disks,
+        component: like.component(),
+        member_sizes: Vec::new(),
+    };
+    let mut superblock = like.clone();
+    superblock.set_geometry(&config(4));
+    let [before, geometry] = [3, 4].map(|disks| Geometry::new(&config(disks)).unwrap());
+    let data_move = DataMove::Moves { shift: 0, is_backwards: false };
+    let to = NewGeometry { geometry, before, superblock, data_move };
+    assert!(story.supervisor.handle_reshape(story.now, to));
+    story.drain();
+    story.settle();
+    let span = story.supervisor.span().0;
+    let mut coordinator = Coordinator::new(Some(story.supervisor), 2, SpanMap::new(span));
+    let paused = actions(&mut coordinator);
+    assert!(matches!(paused[..], [Action::Pause]), "{paused:?}");
+    (0..2).for_each(|_| coordinator.paused(NOW));
+    let taken = actions(&mut coordinator);
+    let is_taken = |action: &&Action| matches!(action, Action::TakeGeometry { .. });
+    assert_eq!(taken.iter().filter(is_taken).count(), 2, "{taken:?}");
+    (0..2).for_each(|_| coordinator.paused(NOW));
+    let piece = actions(&mut coordinator).into_iter().find_map(|action| match action {
+        Action::Sync { shard: 1, piece } => Some(piece.id),
+        _ => None,
+    });
+    (coordinator, piece.expect("it is copied"))
+}
+
+/// What would be lost: what clients were answered, once a copy that is older is put back at the next start.
+#[test]
+fn a_stop_waits_until_nothing_is_copied_or_moved_over_itself() {
+    let (mut coordinator, id) = copying();
+    let is_let_go = |actions: &[Action]| actions.iter().any(|it| matches!(it, Action::ShutDown));
+    coordinator.begin_stop(NOW);
+    assert!(coordinator.is_stopping() && !is_let_go(&actions(&mut coordinator)));
+    let (mismatch_sectors, mismatches, requests) = (0, Vec::new(), 0);
+    let report = SyncReport { id, ok: false, mismatch_sectors, mismatches, requests };
+    coordinator.notice(NOW, Notice::Synced(report));
+    // What was copied is of no use, which headers are to say.
+    let mut waiting = actions(&mut coordinator);
+    assert!(!is_let_go(&waiting), "{waiting:?}");
+    while !is_let_go(&waiting) {
+        assert!(!waiting.is_empty(), "it is not let go");
+        for action in waiting {
+            match action {
+                Action::Flush(member) => coordinator.flushed(member, true),
+                Action::Write(write) => coordinator.written(NOW, write.id, true),
+                _ => {}
+            }
+        }
+        waiting = actions(&mut coordinator);
+    }
 }
