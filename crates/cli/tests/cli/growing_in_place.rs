@@ -73,10 +73,15 @@ fn a_cut_in_the_critical_section_is_mended_here_and_by_mdadm() {
     for name in ["m0", "m1", "m2"] {
         lab.write_at(name, 0, &vec![0x5a; 2 * CHUNK]);
     }
-    let copies = Lab::new(&[48; 4]);
+    let (copies, without) = (Lab::new(&[48; 4]), Lab::new(&[48; 4]));
     for name in ["m0", "m1", "m2", "m3"] {
         copies.write_at(name, 0, &lab.read(name));
+        without.write_at(name, 0, &lab.read(name));
     }
+    // Who keeps the copy may have failed since.
+    without.run("update --degraded --backup-file m3 m0 m1 m2").ok();
+    without.run("cat --force m0 m1 m2 -o read").ok();
+    assert!(without.read("read")[..bytes.len()] == bytes);
     let refused = lab.run("serve m0 m1 m2 m3");
     assert!(
         refused.code == 1 && refused.err.contains("lapstrake update --backup-file"),
