@@ -328,6 +328,9 @@ impl<C, A: Copy> Router<C, A> {
         if request.kind == RequestKind::Flush {
             let is_of_all = shard.may_write_behind() || !self.spans.has_one_geometry();
             let shards = if is_of_all { 0..self.shards } else { self.index..self.index + 1 };
+            // Who has nothing of a client's yet may be copying to members that fail.
+            let idle = self.spans.front().filter(|front| front.has_moved_nothing());
+            let shards = shards.filter(|&shard| idle.is_none_or(|front| front.shard != shard));
             return shards.map(|shard| (shard, start, request.len)).collect();
         }
         let mut parts = self.spans.parts(start..end);

@@ -39,6 +39,12 @@ impl Front {
         Self { position, is_backwards, shard, moving: 0..0, hold: Hold::Writes }
     }
 
+    /// Whether the new geometry holds nothing yet, of a reshape that begins at the array's beginning.
+    #[must_use]
+    pub fn has_moved_nothing(&self) -> bool {
+        !self.is_backwards && self.position == 0
+    }
+
     fn is_beyond(&self, sector: u64) -> bool {
         self.is_backwards == (sector >= self.position)
     }

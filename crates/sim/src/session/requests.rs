@@ -3,7 +3,7 @@
 use super::{Ask, Client, Event, RoutedPart, Session, Wish};
 use crate::{disk::SECTOR, oracle::word};
 use lapstrake_array::RoutedRequest;
-use lapstrake_engine::{Buf, Request, RequestError, RequestKind};
+use lapstrake_engine::{Buf, Hold, Request, RequestError, RequestKind};
 use lapstrake_geometry::{Sector, Sectors};
 
 impl Session<'_> {
@@ -93,8 +93,12 @@ impl Session<'_> {
         let Request { kind, sector: Sector(start), len: Sectors(len), .. } = part.request;
         if let Err(error) = result {
             // Of a write that failed anything may be there, as of one that has no answer yet.
+            let critical = self.supervisor().critical_section();
+            // What cannot be copied to members that come is given up.
+            let is_copy = part.moves && matches!(critical, Some((_, Hold::Writes)));
             return match self.doomed_at {
                 Some(_) => Ok(()),
+                None if is_copy => Ok(()),
                 None => Err(format!("{kind:?} of {len} sectors at {start} failed: {error}")),
             };
         }
