@@ -1,6 +1,7 @@
 //! All that decides above one shard of an array, and nothing that does: which shard owns which sectors
 //! ([`SpanMap`]), what shards ask of each other ([`Router`]), what concerns all of them ([`Coordinator`]), what is
-//! believed, refused and written before the array serves ([`start`]), what mends a cut in the critical section of a reshape ([`CutReshape`]).
+//! believed, refused and written before the array serves ([`start`]), what mends a cut in the critical section of a
+//! reshape ([`CutReshape`]).
 //!
 //! It owns no thread, no clock and no file. The server's threads and the simulated world run the same code.
 #![no_std]

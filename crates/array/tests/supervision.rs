@@ -3,10 +3,9 @@
 
 use lapstrake_array::{Action, Coordinator, SpanMap};
 use lapstrake_engine::{
-    DataMove, Event, MemberId, MetaWrite, NewGeometry, Notice, Order, PieceId, SyncAction,
-    SyncReport, Target, Time,
+    Event, MemberId, MetaWrite, Notice, Order, PieceId, SyncAction, SyncReport, Target, Time,
 };
-use lapstrake_geometry::{Config, Geometry, Layout, Level, ParityLayout};
+use lapstrake_geometry::Level;
 use story::{DELAY_NS, SECOND_NS, Story};
 
 #[path = "../../engine/tests/engine/story/mod.rs"]
@@ -254,25 +253,7 @@ fn an_array_that_is_only_read_tells_its_shards_of_a_failure_and_stops_without_a_
 
 /// Two shards of a RAID5 of three whose first rows are copied to a fourth member, before they are moved over themselves.
 fn copying() -> (Coordinator, PieceId) {
-    let mut story = Story::new(Level::Raid5, 3, false);
-    story.add_spare();
-    let like = story.supervisor.members().next().unwrap().0.clone();
-    let config = |raid_disks| Config {
-        level: Level::Raid5,
-        layout: Layout::Parity(ParityLayout::LeftSymmetric),
-        chunk: like.chunk(),
-        raid_disks,
-        component: like.component(),
-        member_sizes: Vec::new(),
-    };
-    let mut superblock = like.clone();
-    superblock.set_geometry(&config(4));
-    let [before, geometry] = [3, 4].map(|disks| Geometry::new(&config(disks)).unwrap());
-    let data_move = DataMove::Moves { shift: 0, is_backwards: false };
-    let to = NewGeometry { geometry, before, superblock, data_move };
-    assert!(story.supervisor.handle_reshape(story.now, to));
-    story.drain();
-    story.settle();
+    let story = Story::growing_in_place();
     let span = story.supervisor.span().0;
     let mut coordinator = Coordinator::new(Some(story.supervisor), 2, SpanMap::new(span));
     let paused = actions(&mut coordinator);

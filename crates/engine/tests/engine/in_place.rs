@@ -3,35 +3,14 @@
 
 use crate::story::{Story, superblocks};
 use lapstrake_engine::*;
-use lapstrake_geometry::{Config, Geometry, Layout, Level, ParityLayout, Sector, Slot};
+use lapstrake_geometry::{Level, Sector, Slot};
 use lapstrake_metadata::backup::Backup;
 
 const NEW: MemberId = MemberId(3);
 
 /// A RAID5 of three, and a spare for a fourth slot; shards pause so that it may begin.
 fn wanted() -> Story {
-    let mut story = Story::new(Level::Raid5, 3, false);
-    assert_eq!(story.add_spare(), NEW);
-    let like = story.supervisor.members().next().unwrap().0.clone();
-    let config = |raid_disks| Config {
-        level: Level::Raid5,
-        layout: Layout::Parity(ParityLayout::LeftSymmetric),
-        chunk: like.chunk(),
-        raid_disks,
-        component: like.component(),
-        member_sizes: Vec::new(),
-    };
-    let mut superblock = like.clone();
-    superblock.set_geometry(&config(4));
-    let to = NewGeometry {
-        geometry: Geometry::new(&config(4)).unwrap(),
-        before: Geometry::new(&config(3)).unwrap(),
-        superblock,
-        data_move: DataMove::Moves { shift: 0, is_backwards: false },
-    };
-    assert!(story.supervisor.handle_reshape(story.now, to));
-    story.drain();
-    story.settle();
+    let story = Story::growing_in_place();
     assert!(story.supervisor.is_reshape_wanted());
     story
 }

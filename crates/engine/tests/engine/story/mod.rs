@@ -1,7 +1,7 @@
 //! A supervisor alone: what it wants written ends when the story says so, and what it orders is looked at.
 
 use lapstrake_engine::*;
-use lapstrake_geometry::{Geometry, Level, Sector, Sectors, Slot};
+use lapstrake_geometry::{Config, Geometry, Layout, Level, ParityLayout, Sector, Sectors, Slot};
 use lapstrake_metadata::{
     Role, Superblock,
     badblocks::BadBlocks,
@@ -56,6 +56,33 @@ pub fn new_bitmap_config(superblock: &Superblock, size: Sectors) -> BitmapConfig
 impl Story {
     pub fn new(level: Level, members: u16, bitmap: bool) -> Self {
         Self::made(level, members, bitmap, false)
+    }
+
+    /// A RAID5 of three, and a spare for a fourth slot, which has no room to move its data: shards are to pause for that.
+    pub fn growing_in_place() -> Self {
+        let mut story = Story::new(Level::Raid5, 3, false);
+        story.add_spare();
+        let like = story.supervisor.members().next().unwrap().0.clone();
+        let config = |raid_disks| Config {
+            level: Level::Raid5,
+            layout: Layout::Parity(ParityLayout::LeftSymmetric),
+            chunk: like.chunk(),
+            raid_disks,
+            component: like.component(),
+            member_sizes: Vec::new(),
+        };
+        let mut superblock = like.clone();
+        superblock.set_geometry(&config(4));
+        let to = NewGeometry {
+            geometry: Geometry::new(&config(4)).unwrap(),
+            before: Geometry::new(&config(3)).unwrap(),
+            superblock,
+            data_move: DataMove::Moves { shift: 0, is_backwards: false },
+        };
+        assert!(story.supervisor.handle_reshape(story.now, to));
+        story.drain();
+        story.settle();
+        story
     }
 
     /// The last member is a journal.
