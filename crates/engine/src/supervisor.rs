@@ -155,6 +155,8 @@ pub enum Added {
 pub enum Loss {
     /// A write failed on a member that the array cannot do without.
     Data,
+    /// It failed while a reshape moved its first rows over themselves, of which members that came with it keep copies.
+    CriticalSection,
     /// What has to be recorded cannot be.
     Metadata,
     /// The journal failed. What was answered is on the members, or will be at the next start with it.
@@ -282,11 +284,13 @@ impl Supervisor {
         self.now = now;
         match notice {
             // Shards judge by themselves; two may have dropped members that are too many together.
-            Notice::Failed(member) if !self.fail_if_survivable(member) => self.give_up(Loss::Data),
+            Notice::Failed(member) if !self.fail_if_survivable(member) => {
+                self.give_up(self.loss_of_data());
+            }
             Notice::Failed(_) => {}
             Notice::Lost(stripe) => {
                 self.orders.extend(stripe.map(Order::Lost));
-                self.give_up(Loss::Data);
+                self.give_up(self.loss_of_data());
             }
             Notice::Synced(report) => self.synced(report),
             Notice::Reads => self.scheduler.requests_seen(now),

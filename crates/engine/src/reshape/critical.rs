@@ -143,6 +143,14 @@ impl Supervisor {
         Some((reshape.critical_range()?, hold))
     }
 
+    /// What is lost when the array cannot do without a member that fails.
+    pub(crate) fn loss_of_data(&self) -> Loss {
+        match self.reshape.as_ref().map(|reshape| reshape.stage) {
+            Some(Stage::Critical) => Loss::CriticalSection,
+            _ => Loss::Data,
+        }
+    }
+
     /// Whether a stop has to wait: for what is on record to be so, and a backup of it to be of no use any more.
     #[must_use]
     pub fn is_in_critical_section(&self) -> bool {

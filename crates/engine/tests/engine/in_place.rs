@@ -151,7 +151,7 @@ fn what_was_moved_in_part_is_neither_read_nor_written() {
     story.notice(Notice::Lost(None));
     report(&mut story, piece.id, false);
     assert_eq!(story.supervisor.critical_section(), Some((0..sectors, Hold::Lost)));
-    assert!(events(&mut story).contains(&Event::Broken(Loss::Data)));
+    assert!(events(&mut story).contains(&Event::Broken(Loss::CriticalSection)));
     assert!(!story.supervisor.is_in_critical_section(), "a stop does not wait for it");
 }
 

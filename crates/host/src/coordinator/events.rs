@@ -179,6 +179,7 @@ impl CoordinatorRuntime {
     fn write_loss(&self, loss: Loss) -> WriteLoss {
         match loss {
             Loss::Data => WriteLoss::Data,
+            Loss::CriticalSection => WriteLoss::CriticalSection,
             Loss::Journal => WriteLoss::Journal,
             Loss::Metadata => WriteLoss::Metadata,
             Loss::Space => {

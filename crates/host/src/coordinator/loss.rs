@@ -9,6 +9,11 @@ pub enum WriteLoss {
     /// A write failed on a member that the array cannot do without.
     #[error("a write failed on a member that the array cannot do without")]
     Data,
+    /// Members failed while a reshape moved its first rows over themselves.
+    #[error(
+        "a write failed on a member that the array cannot do without, while a reshape moved its first rows over themselves"
+    )]
+    CriticalSection,
     /// The journal failed.
     #[error("the journal failed")]
     Journal,
@@ -37,6 +42,11 @@ impl WriteLoss {
     #[must_use]
     pub fn next(&self) -> &'static str {
         match self {
+            Self::CriticalSection => {
+                "what was being moved cannot be read; each member that came with the reshape keeps a copy of it: stop the \
+                 array, then `lapstrake update --degraded --backup-file NEW MEMBERS` with the members that are left, and \
+                 copy the data out (`lapstrake cat --force`; docs/rescue.md)"
+            }
             Self::Data => {
                 "stripes that were not being written are as they were; of the one that was, with a member missing \
                  and neither a log nor a journal, also what was flushed before may be lost; mend the cause (is \
