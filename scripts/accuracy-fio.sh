@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # accuracy-fio.sh: fio on a member and on arrays of members whose latency is held, beside what is predicted of the very
-# same job file. Needs root, FUSE and fio; three minutes.
+# same job file. Needs root, FUSE and fio; six minutes.
 set -euo pipefail
 
 lapstrake=$(realpath "${LAPSTRAKE:-target/release/lapstrake}")
