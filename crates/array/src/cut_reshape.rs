@@ -1,10 +1,10 @@
 //! What a reshape's backup holds, put where the new geometry has it: an array that was cut in the critical section of a reshape
 //! which rewrites data in their own place.
 
-use crate::start::told_of;
+use crate::start::{row, told_of, told_to_be_at};
 use alloc::{string::String, vec, vec::Vec};
 use core::ops::Range;
-use lapstrake_geometry::{Geometry, Parity, Sector, Sectors, Slot};
+use lapstrake_geometry::{Geometry, Parity, Sector, Slot};
 use lapstrake_metadata::{
     Reshape, Role, Superblock, Unsupported,
     backup::{Backup, BackupError, Section},
@@ -44,6 +44,12 @@ pub enum NotPutBack {
     /// Data is moved to another place, and nothing can be lacking.
     #[error("this reshape moves data to another offset, and needs no backup")]
     Moved,
+    /// It holds nothing of the array's beginning, where the reshape stands.
+    #[error(
+        "it holds nothing of the array's beginning, where the reshape stands; it was emptied, as it is when the array is served \
+         after what it held was put in its place (if that was undone since, `lapstrake update --finish FILE` does it again)"
+    )]
+    Emptied,
     /// It cannot be told where the data belong.
     #[error("the geometry that members tell of is none that data could be put into")]
     Geometry,
@@ -86,12 +92,13 @@ impl CutReshape {
         let mut told = Vec::new();
         for (index, own) in superblocks.iter().enumerate() {
             let is_known = matches!(own.unsupported(), None | Some(Unsupported::Reshape));
-            let own =
-                told_of(own, &course).filter(|_| is_known).ok_or_else(|| no_reshape(index))?;
+            let stale = || NotPutBack::Stale { member: name(index), freshest: name(freshest) };
+            let own = Some(own).filter(|_| is_known).ok_or_else(|| no_reshape(index))?;
+            let own = told_of(own, &course).ok_or_else(stale)?;
             let is_fresh = own.events().saturating_add(1) >= fresh.events()
                 && fresh.role_of(own.dev_number()) == own.role();
             if !is_fresh || !own.is_reshaped_as(fresh) {
-                return Err(NotPutBack::Stale { member: name(index), freshest: name(freshest) });
+                return Err(stale());
             }
             let reshape = own.reshape().ok_or_else(|| no_reshape(index))?;
             if reshape.before.data_offset() != reshape.after.data_offset() {
@@ -114,6 +121,12 @@ impl CutReshape {
         &self.told[self.freshest].1
     }
 
+    /// Whether a member, perhaps one that has failed since, knows of this reshape: a copy that it keeps is then of this one.
+    #[must_use]
+    pub fn is_known_to(&self, own: &Superblock) -> bool {
+        told_of(own, self.reshape()).is_some_and(|own| own.is_reshaped_as(self.freshest()))
+    }
+
     /// What is to be written to each member so that what the backup holds, and the array lacks, is where the new geometry has
     /// it, and superblocks say so. Nothing if it lacks nothing. `read`: of who holds the backup.
     ///
@@ -130,6 +143,9 @@ impl CutReshape {
         let (sections, position) = lacking.map_err(NotPutBack::Backup)?;
         let mut writes = vec![Vec::new(); told.len()];
         if sections.is_empty() {
+            if position == Sector(0) && !is_backwards && backup.sections.is_empty() {
+                return Err(NotPutBack::Emptied.into());
+            }
             return Ok(writes);
         }
         let geometries = Geometries::of(&told[freshest].1).ok_or(NotPutBack::Geometry)?;
@@ -149,12 +165,8 @@ impl CutReshape {
         }
         // Who was not given has missed this.
         let events = told[freshest].0.events().saturating_add(2);
-        for ((mut superblock, _), writes) in told.into_iter().zip(&mut writes) {
-            superblock.set_reshape_position(position);
-            // Who has the place of a parity that was nowhere before holds that up to here.
-            if superblock.recovery_offset().is_some() && !is_backwards {
-                superblock.set_recovery_offset(Some(row(&geometries.after, position)));
-            }
+        for ((mut superblock, reshape), writes) in told.into_iter().zip(&mut writes) {
+            told_to_be_at(&mut superblock, &reshape.after, position);
             superblock.set_events(events);
             writes.push(Write { sector: superblock.super_sector(), bytes: superblock.encode() });
         }
@@ -214,11 +226,6 @@ impl Geometries {
             false => Err(NotPutBack::Stripes { start: array.start * 512, end: array.end * 512 }),
         }
     }
-}
-
-/// Where a stripe that begins there lies on members.
-fn row(parity: &Parity, at: Sector) -> Sector {
-    parity.member_sector(parity.locate(at).0, Sectors(0))
 }
 
 /// What each slot of the new geometry is to hold of a section: data, and parity made of them.

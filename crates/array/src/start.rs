@@ -18,8 +18,8 @@ pub use give_up::JournalGivenUp;
 pub use journal::JournalFault;
 pub use logs::empty_log;
 use reshape::empty_backup;
-pub(crate) use reshape::told_of;
-pub use reshape::{Halves, NoReshape};
+pub use reshape::{Halves, NoReshape, force_reshape, freshest_of};
+pub(crate) use reshape::{row, told_of, told_to_be_at};
 
 use alloc::vec::Vec;
 use bitmap::BitmapSources;
@@ -198,10 +198,8 @@ pub struct StartPlan<D> {
     pub replays: bool,
     /// Something may be written, to the devices or an overlay.
     may_write: bool,
-    /// Members whose superblocks are written before anything else is, in this order: they were changed by force.
-    rewrite: Vec<usize>,
-    /// Members, and superblocks that are written to them before that.
-    behind: Vec<(usize, Superblock)>,
+    /// Members, and superblocks that are written to them before anything else is, in this order: they were changed by force.
+    forced: Vec<(usize, Superblock)>,
     /// In the midst of a reshape: up to where it has come, and members that came with it, which may keep a copy of what is
     /// there.
     kept: Option<(Sector, Vec<usize>)>,
@@ -320,12 +318,11 @@ impl<D: Clone> StartPlan<D> {
             bitmap.as_ref(),
             &mut unread_bad_block_logs,
         )?;
-        let place =
-            |(id, _): &(usize, Superblock)| in_order.iter().position(|member| member.0 == *id);
-        let rewrite = assembly.rewrite.iter().filter(|_| !request.read_only);
-        let rewrite: Vec<usize> = rewrite.filter_map(place).collect();
-        let behind = assembly.behind.iter().filter(|_| !rewrite.is_empty());
-        let behind = behind.filter_map(|it| Some((place(it)?, it.1.clone()))).collect();
+        let Assembly { behind, rewrite, .. } = &assembly;
+        let forced =
+            behind.iter().chain(rewrite).filter(|_| !request.read_only && !rewrite.is_empty());
+        let place = |id: &usize| in_order.iter().position(|member| member.0 == *id);
+        let forced = forced.filter_map(|(id, sb)| Some((place(id)?, sb.clone()))).collect();
         if !request.force && needs_missing(&assembly, bitmap.as_ref()) {
             let slots = (0..).map(Slot).zip(&assembly.members);
             let missing = slots.filter(|(_, id)| id.is_none()).map(|(slot, _)| slot).collect();
@@ -344,8 +341,7 @@ impl<D: Clone> StartPlan<D> {
             bitmap,
             replays: false,
             may_write,
-            rewrite,
-            behind,
+            forced,
             kept: None,
         };
         if let Some(device) = plan.assembly.journal {
@@ -382,16 +378,8 @@ impl<D: Clone> StartPlan<D> {
         &mut self,
         io: &mut I,
     ) -> Result<CarriedOut, CarryOutError<I::Error>> {
-        for (index, superblock) in &self.behind {
+        for (index, superblock) in &self.forced {
             write_superblock(io, &self.members[*index].device, superblock)
-                .map_err(CarryOutError::Force)?;
-        }
-        for (index, _) in &self.behind {
-            io.flush(&self.members[*index].device).map_err(CarryOutError::Force)?;
-        }
-        for &index in &self.rewrite {
-            let member = &self.members[index];
-            write_superblock(io, &member.device, member.superblock())
                 .map_err(CarryOutError::Force)?;
         }
         if let Some((position, members)) = &self.kept {
@@ -409,6 +397,12 @@ impl<D: Clone> StartPlan<D> {
             self.assembly.resync_from = None;
         }
         Ok(done)
+    }
+
+    /// Whether superblocks are changed before anything else is: by force, or since an area is given up.
+    #[must_use]
+    pub fn is_forced(&self) -> bool {
+        !self.forced.is_empty()
     }
 
     /// The mark of the members' partial parity logs, if they have some.

@@ -248,7 +248,8 @@ fn reshape(args: &Args) -> Outcome {
         add_members(args, &newcomers)?;
     }
     let asked = target.ask(&request);
-    if asked.is_err() && !is_added_later {
+    let is_unchanged = !matches!(asked, Ok(Grown { changed: true }));
+    if is_unchanged && !is_added_later {
         for spec in &newcomers {
             errln!(
                 "{spec}: is a spare of {} now; `lapstrake remove {} {}` takes it out",

@@ -331,7 +331,15 @@ impl Membership {
         geometry.survives(|slot| self.ids().any(|id| holds(id, slot)))
     }
 
-    /// The same of all but one.
+    /// Whether somebody has a slot of the array, or of the one before a reshape.
+    pub(crate) fn holds(&self, slot: Slot, is_before: bool) -> bool {
+        let holds = |member: &Member| {
+            member.is_present() && member.slot == Some(slot) && !(is_before && member.lacks_before)
+        };
+        self.members.iter().any(holds)
+    }
+
+    /// Whether all data of a geometry can be had without one of them.
     pub(crate) fn survives_without(
         &self,
         id: MemberId,
@@ -502,6 +510,9 @@ impl Membership {
     pub(crate) fn superblocks(&mut self, array: &ArrayState) -> Vec<(MemberId, Sector, Vec<u8>)> {
         let is_listed = |member: &&Member| member.state != DiskState::Removed;
         let devices: Vec<_> = self.members.iter().filter(is_listed).map(Member::device).collect();
+        let lacking = self.members.iter().filter(|member| member.lacks_before);
+        let lacking: Vec<Slot> = lacking.filter_map(|member| member.slot).collect();
+        let before = self.before.as_ref().map(|before| (before, lacking.as_slice()));
         let mut written = Vec::new();
         let mut gone = 0;
         for (index, member) in self.members.iter_mut().enumerate() {
@@ -512,7 +523,7 @@ impl Membership {
             }
             member.write_state(array, &devices, index - gone);
             let sector = member.superblock.super_sector();
-            let image = member.image(self.before.as_ref(), array);
+            let image = member.image(before, array);
             written.push((MemberId(index as u16), sector, image));
         }
         written

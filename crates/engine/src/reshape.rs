@@ -433,11 +433,14 @@ impl Supervisor {
     }
 
     /// Whether anything stands in for data, so that a write may leave it half done. A RAID0 that goes by a level of parity for
-    /// a while lacks that.
+    /// a while lacks that. During a reshape either array may have it.
     pub(crate) fn may_be_half_written(&self) -> bool {
-        let is_there = |slot| self.members.iter().any(|m| m.is_present() && m.slot() == Some(slot));
-        let parity = slot_of_parity(&self.geometry);
-        self.geometry.level().has_redundancy() && parity.is_none_or(is_there)
+        let has_it = |geometry: &Geometry, is_before: bool| {
+            let is_there = |slot| self.members.holds(slot, is_before);
+            let parity = slot_of_parity(geometry);
+            geometry.level().has_redundancy() && parity.is_none_or(is_there)
+        };
+        self.geometries_in_use().any(|(geometry, is_before)| has_it(geometry, is_before))
     }
 
     /// Where the geometries meet, as superblocks say it, if the array is being reshaped.

@@ -500,6 +500,8 @@ fn tell_of_reshape(before: &Plan, after: &After<Arc<Member>>, read_only: bool) {
         _ => false,
     };
     let doubt = match (offset(before) == offset(after), is_seldom) {
+        // One that goes on lacks nothing.
+        (true, _) if !read_only => "",
         (true, _) => {
             "; what a cut destroyed in its critical section is in its backup file only, if it had one: `lapstrake update \
              --backup-file` puts it in its place"

@@ -17,7 +17,7 @@ use lapstrake_array::start::{BadBlockLogFault, bad_block_log, empty_log};
 use lapstrake_control::MemberDetail;
 use lapstrake_device::{Access, Member, MemberSpec, overlaps, quoted};
 use lapstrake_geometry::Sectors;
-use lapstrake_metadata::{Superblock, create::spare};
+use lapstrake_metadata::{Superblock, Unsupported, create::spare};
 use std::sync::Arc;
 
 /// How a device may join.
@@ -122,7 +122,17 @@ fn inspect(
     }
     let unread = |source| JoinError::Read { member: member(), source };
     let found = probe(&device).map_err(unread)?;
-    let own = found.best().filter(|sb| like.is_some_and(|like| describes_same(sb, like)));
+    let is_its = |sb: &&Superblock| like.is_some_and(|like| sb.set_uuid() == like.set_uuid());
+    let known = found.best().filter(is_its);
+    let own = known.filter(|sb| like.is_some_and(|like| describes_same(sb, like)));
+    // Who has seen more was used without the others, and may hold what nobody else has.
+    let is_out_of_date = |sb: &Superblock| {
+        like.is_some_and(|like| sb.events() <= like.events())
+            && (own.is_none() || sb.unsupported() == Some(Unsupported::Reshape))
+    };
+    if known.is_some_and(is_out_of_date) && !how.force {
+        return Err(JoinError::OtherShape { member: member() });
+    }
     // It may hold what nobody else has: only --force writes over it.
     if let Some(strange) = own.filter(|sb| !sb.is_understood() && !how.force) {
         let (unsupported, role) = (strange.unsupported(), strange.role());

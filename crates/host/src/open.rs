@@ -187,7 +187,7 @@ fn open_devices(
         chosen = choose_to_read(request, &devices, &findings, &[])?;
     }
     let names: Vec<String> = devices.iter().map(|device| device.spec().to_string()).collect();
-    let reshaped = Reshaped::of(request, &mut chosen);
+    let reshaped = Reshaped::of(request, &devices, &findings, &mut chosen)?;
     let (mut assembly, mut report) = decide(request, &devices, &findings, &chosen)?;
     if !read_only {
         refuse_firmware(&devices, &findings, &chosen, &assembly)?;

@@ -60,6 +60,7 @@ use crate::{Role, Superblock, Unsupported, badblocks::BadBlocksError};
 
 pub use absent::record_absent;
 pub use conclude::assemble;
+pub use force::force_in_reshape;
 pub(crate) use judge::name_fits;
 
 /// A device with a superblock.

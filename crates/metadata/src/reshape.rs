@@ -63,6 +63,8 @@ pub struct ReshapeRecord<'a> {
     pub position: Sector,
     /// The new geometry holds from `position` on; else up to it.
     pub is_backwards: bool,
+    /// Slots of the array before whose members hold nothing of it. Version 1 has each say so by its recovery offset.
+    pub lacking: &'a [Slot],
 }
 
 /// Why what a reshape has moved cannot be moved back.
@@ -166,16 +168,24 @@ impl Superblock {
     /// RAID6.
     #[must_use]
     pub fn without_second_parity(&self) -> Option<Self> {
-        let (Self::V1(sb), Some(Level::Raid6), Some(Layout::Parity(layout))) =
-            (self, self.level(), self.layout())
+        let (Some(Level::Raid6), Some(Layout::Parity(layout))) = (self.level(), self.layout())
         else {
             return None;
         };
-        let layout = layout.without_q_last()?;
-        let mut sb = sb.with_last_slot_empty()?;
-        (sb.level, sb.layout) = (Level::Raid5.to_md(), layout.to_md());
-        sb.raid_disks -= 1;
-        Some(Self::V1(sb))
+        let (level, layout) = (Level::Raid5.to_md(), layout.without_q_last()?.to_md());
+        let last = self.raid_disks().checked_sub(1)?;
+        Some(match self {
+            Self::V1(sb) => {
+                let mut sb = sb.with_last_slot_empty()?;
+                (sb.level, sb.layout, sb.raid_disks) = (level, layout, last.into());
+                Self::V1(sb)
+            }
+            Self::V090(sb) => {
+                let mut sb = sb.clone();
+                (sb.level, sb.layout, sb.raid_disks) = (level, layout, last.into());
+                Self::V090(sb)
+            }
+        })
     }
 
     /// This RAID4 with the last slot empty, which is that of its parity, and clean: writes leave nothing half done. None if this
@@ -512,6 +522,13 @@ impl v090::Superblock {
         self.delta_disks = self.raid_disks.wrapping_sub(before.raid_disks) as i32;
         self.reshape_position = record.position.0;
         self.minor_version = 91;
+        // Linux takes such a one for recovered up to where the reshape has come.
+        let disks = self.disks.iter_mut().chain([&mut self.this_disk]);
+        let is_lacking = |disk: &&mut v090::Disk| {
+            let slot = record.lacking.iter().find(|slot| u32::from(slot.0) == disk.raid_disk);
+            slot.is_some() && disk.state & v090::disk_state::ACTIVE != 0
+        };
+        disks.filter(is_lacking).for_each(|disk| disk.state &= !v090::disk_state::SYNC);
     }
 }
 

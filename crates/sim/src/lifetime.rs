@@ -53,6 +53,8 @@ pub(crate) struct Lifetime<'a> {
     stale: BTreeSet<usize>,
     /// Disks that may be missing from the array: faults hit them, or they were away.
     suspect: BTreeSet<usize>,
+    /// A fault has hit a member, or one was away.
+    has_lost: bool,
     /// A dirty degraded array was forced.
     was_forced: bool,
     /// Writes may have gone without a log since redundancy was last whole.
@@ -74,8 +76,8 @@ struct Started {
     /// By disk.
     logs: Vec<Option<BadBlocks>>,
     holes: Holes,
-    /// Slots whose data in rows in doubt is lost by force.
-    hole: Vec<Slot>,
+    /// What slots without a member have in rows in doubt is lost.
+    is_by_force: bool,
     /// What was done before it serves.
     done: CarriedOut,
 }
@@ -100,6 +102,7 @@ impl<'a> Lifetime<'a> {
             doubt: vec![false; rows],
             stale: BTreeSet::new(),
             suspect: (usize::from(plan.disks_for_good())..plan.sizes.len()).collect(),
+            has_lost: false,
             was_forced: false,
             was_unlogged: false,
             stamp: 0,
@@ -206,6 +209,7 @@ impl<'a> Lifetime<'a> {
         self.outcome.cuts += u64::from(report.end == End::Cut);
         self.stamp = report.stamp;
         self.suspect.extend(&report.hit);
+        self.has_lost |= !report.hit.is_empty();
         if report.was_active {
             let Assembly { members, journal, .. } = &started.plan.assembly;
             let serves = |disk: &usize| members.contains(&Some(*disk)) || *journal == Some(*disk);
@@ -270,6 +274,7 @@ impl<'a> Lifetime<'a> {
             self.say(|| format!("disk {away} is away"));
             offered[away] = false;
             self.suspect.insert(away);
+            self.has_lost = true;
             started = self.start(&offered)?;
         }
         let mut started = self.bring_up(started, &mut offered)?;
@@ -287,7 +292,10 @@ impl<'a> Lifetime<'a> {
         }
         self.say(|| {
             let Assembly { members, resync_from, .. } = &started.plan.assembly;
-            format!("started with {members:?}, resync from {resync_from:?}")
+            let front = started.before.as_ref().map(|(_, front)| front.0);
+            format!(
+                "started with {members:?}, resync from {resync_from:?}, reshaped up to {front:?}"
+            )
         });
         Ok(started)
     }
@@ -321,7 +329,10 @@ impl<'a> Lifetime<'a> {
         if sizes.any(|size| Some(size) != first) {
             return None;
         }
+        // During a reshape, of the array that has more slots; the other has the same members in those that it has.
         let members = &started.plan.assembly.members;
+        let before = started.before.as_ref().map(|(before, _)| &before.assembly.members);
+        let members = before.filter(|old| old.len() > members.len()).unwrap_or(members);
         let away = self.dice.below(members.len() as u64) as usize;
         let is_dirty_mirror =
             !self.geometry.level().is_parity() && started.plan.assembly.resync_from.is_some();
@@ -335,7 +346,6 @@ impl<'a> Lifetime<'a> {
             |slot: Slot| members[slot.index()].is_none_or(|disk| started.holes.is_whole(disk));
         let serves = |slot| serves(slot) && can_read_all(slot);
         let stays = |slot: Slot| slot.index() != away && serves(slot);
-        // During a reshape either geometry needs its own.
         let survives = self.has_redundancy()
             && !is_dirty_mirror
             && self.geometry.survives(stays)
@@ -408,7 +418,7 @@ impl<'a> Lifetime<'a> {
         let stays: Vec<_> = homes.iter().take(self.plan.disks_for_good().into()).collect();
         self.suspect =
             (0..self.disks.len()).filter(|&disk| !stays.contains(&&Some(disk))).collect();
-        self.was_forced = false;
+        (self.was_forced, self.has_lost) = (false, false);
         let holes = Holes::of(&self.disks, &vec![None; self.disks.len()]);
         let image = heal::image(&self.disks, superblocks, &homes, &holes);
         let is_parity = raw::keeps_parity(&self.geometry);

@@ -101,6 +101,8 @@ pub struct Plan {
     pub sessions: u32,
     /// One member I/O in so many meets with a fault, while the level survives one; 0: none.
     pub fault_every: u64,
+    /// Members fail only while a reshape is under way, which none begins that lacks one.
+    pub fails_late: bool,
     /// One session in so many ends with a power cut; 0: none.
     pub cut_every: u64,
     /// The engine is told not to resync.
@@ -268,6 +270,7 @@ impl Plan {
             file_fault_every: 0,
             grows_from: None,
             reshape: None,
+            fails_late: false,
             lacks_parity: false,
             converges: false,
         }
@@ -420,9 +423,10 @@ impl Plan {
         self.shards = self.shards.max(2);
         (self.external, self.spoil_every, self.outages) = (false, 0, 0);
         self.frozen &= dice.one_in(4);
-        if self.cut_every > 0 {
-            // A cut of an array that lacks a member is a write hole.
-            self.fault_every = 0;
+        if dice.one_in(4) {
+            // A member fails in the midst of it, and then the power.
+            self.fails_late = true;
+            (self.cut_every, self.fault_every, self.heal_every) = (1, dice.pick(&[50, 200]), 0);
         }
     }
 
@@ -612,7 +616,7 @@ impl fmt::Display for Plan {
             f,
             "{:?} {} of {} members, chunk {}, superblock {}, bitmap {:?} {:?}, log {:?}, sizes {:?}; {} shards, \
              span {}, cache {}, safe mode {} us, messages {} us, I/O {} us; depth {}, len {}, \
-             hot {}, {} requests; {} sessions, faults 1/{}, cuts 1/{}, heals 1/{}, frozen {}, adds {}, \
+             hot {}, {} requests; {} sessions, faults 1/{} late {}, cuts 1/{}, heals 1/{}, frozen {}, adds {}, \
              replaces {}, journal {:?}; external {}, bitmap changes {}, write-mostly {:#b}, \
              behind {} in {} pages; spoils 1/{}, sync runs {}, \
              redeals {}, outages {}, uneven cuts {}, file faults 1/{}, grows from {:?}, reshape {:?}",
@@ -637,6 +641,7 @@ impl fmt::Display for Plan {
             self.requests,
             self.sessions,
             self.fault_every,
+            self.fails_late,
             self.cut_every,
             self.heal_every,
             self.frozen,

@@ -279,7 +279,7 @@ pub(crate) struct Session<'a> {
     /// Members that the operator wants replaced.
     to_go: BTreeSet<MemberId>,
     recorded: BTreeSet<usize>,
-    /// Disks that were in sync when a step of a reshape began, which may take their slots before that is on record.
+    /// Disks that were in sync when a step of a reshape was asked for or began: whoever fails then serves until that is on record.
     placed: BTreeSet<usize>,
     /// Members that could not read, which may not be mended yet.
     sore: BTreeSet<MemberId>,

@@ -1,11 +1,12 @@
 //! An array whose geometry is being changed, as two: the one that it was and the one that it will be, of the same members.
 
 use super::{After, CarriedOut, CarryOutError, StartIo, StartMember, StartPlan, SupervisorTerms};
-use alloc::vec::Vec;
+use alloc::{collections::BTreeSet, vec::Vec};
 use lapstrake_engine::{ReshapeInProgress, SupervisorConfig};
-use lapstrake_geometry::{Geometry, Sector, Slot};
+use lapstrake_geometry::{Geometry, Parity, Sector, Sectors, Slot};
 use lapstrake_metadata::{
     Reshape, ReshapeRecord, Role, Superblock,
+    assemble::{Assembly, Verdict, force_in_reshape},
     backup::{Backup, BackupError, Section},
 };
 use thiserror::Error;
@@ -66,9 +67,11 @@ pub enum NoReshape {
     /// Bad blocks are on record.
     #[error("members have blocks on record as bad")]
     BadBlocks,
-    /// Superblocks are to be changed by force.
-    #[error("a start by force would change superblocks")]
-    Force,
+    /// A role is forced, or a bitmap or a bad-block log given up.
+    #[error(
+        "a role cannot be forced, nor a bitmap or bad-block log be given up, before the reshape has ended"
+    )]
+    OtherChanges,
 }
 
 impl Halves {
@@ -77,13 +80,7 @@ impl Halves {
     #[must_use]
     pub fn of(superblocks: &mut [Option<Superblock>]) -> Option<Self> {
         let found = superblocks.to_vec();
-        let fresh = |own: &Superblock| {
-            let is_its = |one: &&Superblock| {
-                (one.set_uuid(), one.version()) == (own.set_uuid(), own.version())
-            };
-            let freshest = found.iter().flatten().filter(is_its).max_by_key(|one| one.events())?;
-            freshest.reshape()
-        };
+        let fresh = |own: &Superblock| freshest_of(&found, own)?.reshape();
         for own in superblocks.iter_mut().flatten() {
             if let (Some(reshape), None) = (own.reshape(), fresh(own)) {
                 *own = reshape.after;
@@ -113,6 +110,78 @@ impl Halves {
     }
 }
 
+/// The freshest superblock with this one's set UUID and version.
+#[must_use]
+pub fn freshest_of<'a>(
+    found: &'a [Option<Superblock>],
+    own: &Superblock,
+) -> Option<&'a Superblock> {
+    let is_its =
+        |one: &&Superblock| (one.set_uuid(), one.version()) == (own.set_uuid(), own.version());
+    found.iter().flatten().filter(is_its).max_by_key(|one| one.events())
+}
+
+/// Superblocks that a start by force writes first, by device and in this order, with which both arrays of a reshape start without
+/// raising anybody, and as if they were clean; none if force has nothing to change. `found`: as they are; the assemblies: of
+/// their [`Halves`], by force.
+///
+/// # Errors
+/// The id of one that force has raised, of which it cannot be told what it holds: it has not seen up to where the reshape has
+/// come.
+pub fn force_reshape(
+    found: &[Option<Superblock>],
+    before: &Assembly,
+    after: &Assembly,
+) -> Result<Vec<(usize, Superblock)>, usize> {
+    let changed = || before.rewrite.iter().chain(&after.rewrite);
+    let freshest = found[before.freshest].as_ref().and_then(|own| freshest_of(found, own));
+    let freshest = freshest.filter(|_| changed().next().is_some());
+    let Some((freshest, fresh)) = freshest.and_then(|it| Some((it, it.reshape()?))) else {
+        return Ok(Vec::new());
+    };
+    let raised: BTreeSet<usize> = before.forced.iter().chain(&after.forced).copied().collect();
+    let has_come_as_far = |own: &Superblock| {
+        own.is_reshaped_as(freshest)
+            && own.reshape().is_some_and(|reshape| reshape.position == fresh.position)
+    };
+    let is_unsure = |id: &&usize| !found[**id].as_ref().is_some_and(has_come_as_far);
+    if let Some(&id) = raised.iter().find(is_unsure) {
+        return Err(id);
+    }
+    let holders = before.verdicts.iter().chain(&after.verdicts);
+    let holders: BTreeSet<usize> = holders.filter_map(holder).collect();
+    let told = |id: usize| {
+        let mut told = told_of(found[id].as_ref()?, &fresh)?;
+        told_to_be_at(&mut told, &fresh.after, fresh.position);
+        Some((id, told))
+    };
+    let told: Vec<(usize, Superblock)> = holders.into_iter().filter_map(told).collect();
+    let members: Vec<(usize, &Superblock)> = told.iter().map(|(id, sb)| (*id, sb)).collect();
+    let make_clean = !after.found_clean && changed().any(|(_, rewritten)| rewritten.clean());
+    Ok(force_in_reshape(&members, &raised, make_clean))
+}
+
+/// Has a superblock say that the reshape has come to there, and with it who holds only what that has written.
+pub(crate) fn told_to_be_at(own: &mut Superblock, after: &Superblock, position: Sector) {
+    let holds_all_written =
+        |reshape: Reshape| !reshape.is_backwards && reshape.after.recovery_offset().is_none();
+    let lacks_only_before =
+        own.recovery_offset().is_some() && own.reshape().is_some_and(holds_all_written);
+    own.set_reshape_position(position);
+    if let (true, Some(Geometry::Parity(after))) = (lacks_only_before, after.geometry_of_alike()) {
+        own.set_recovery_offset(Some(row(&after, position)));
+    }
+}
+
+/// Where a stripe that begins there lies on members.
+pub(crate) fn row(parity: &Parity, at: Sector) -> Sector {
+    parity.member_sector(parity.locate(at).0, Sectors(0))
+}
+
+fn holder((id, verdict): &(usize, Verdict)) -> Option<usize> {
+    matches!(verdict, Verdict::Taken { .. }).then_some(*id)
+}
+
 fn halves(own: &Superblock, fresh: &Reshape) -> (Superblock, Superblock) {
     if let Some(Reshape { before, after, .. }) = own.reshape() {
         return (before, after);
@@ -123,6 +192,8 @@ fn halves(own: &Superblock, fresh: &Reshape) -> (Superblock, Superblock) {
     after.set_component(fresh.after.component());
     // Nothing is moved before every member knows of the beginning, which this one has just missed.
     if has_seen(own, fresh) {
+        // Linux has given it the level that the reshape begins with.
+        before.take_geometry(&fresh.before, 0);
         let numbers = (0..fresh.after.table_len()).chain([own.dev_number()]);
         for number in numbers {
             let role = fresh.after.role_of(number);
@@ -145,11 +216,16 @@ pub(crate) fn told_of(own: &Superblock, fresh: &Reshape) -> Option<Superblock> {
     if lacks {
         after.set_recovery_offset(Some(Sector(0)));
     }
+    let is_lacking = |slot: &Slot| {
+        fresh.before.dev_of_slot(*slot).is_none() && fresh.after.dev_of_slot(*slot).is_some()
+    };
+    let lacking: Vec<Slot> = (0..fresh.before.raid_disks()).map(Slot).filter(is_lacking).collect();
     let record = ReshapeRecord {
         before: &fresh.before,
         data_before: Some((before.data_offset(), before.data_size())),
         position: fresh.position,
         is_backwards: fresh.is_backwards,
+        lacking: &lacking,
     };
     has_seen(own, fresh).then(|| after.in_reshape(&record))
 }
@@ -160,10 +236,10 @@ fn has_seen(own: &Superblock, fresh: &Reshape) -> bool {
 }
 
 /// Whether this member has all data of the last slot of the array before: of a RAID5 that gets a second parity superblocks
-/// tell as of a RAID6 that lacks it, of a RAID0 that grows as of a RAID4 without parity, whose slot gets data. Who has missed
-/// the beginning may tell of a slot less, and who was away of any number.
+/// tell as of a RAID6 that lacks it, of a RAID0 that grows as of a RAID4 without parity, whose slot gets data. Who was away may
+/// tell of any number of slots.
 fn has_last_slot(before: &Superblock, own: &Superblock, fresh: &Reshape) -> bool {
-    let last = Slot(fresh.before.raid_disks().saturating_sub(1));
+    let last = Slot(before.raid_disks().saturating_sub(1));
     let is_there = own.reshape().is_some() || has_seen(own, fresh);
     is_there && before.role() == Role::Active(last) && before.recovery_offset().is_none()
 }
@@ -198,7 +274,7 @@ impl<D: Clone> After<D> {
 
     /// Makes it one that is served while data is moved. Bad-block logs are not kept until it is started anew. `recorded`: the
     /// position on record, if another was given in its place, which is taken only where Linux may have moved more than it
-    /// recorded.
+    /// recorded. `forced`: what [`force_reshape`] has written first, by the members' places.
     ///
     /// # Errors
     /// [`NoReshape`].
@@ -206,6 +282,7 @@ impl<D: Clone> After<D> {
         &mut self,
         before: &mut StartPlan<D>,
         recorded: Option<Sector>,
+        forced: Vec<(usize, Superblock)>,
     ) -> Result<(), NoReshape> {
         let (old, new) = (&before.geometry, &self.plan.geometry);
         let offset = |plan: &StartPlan<D>| plan.members[0].superblock().data_offset();
@@ -248,7 +325,7 @@ impl<D: Clone> After<D> {
             return Err(NoReshape::BadBlocks);
         }
         if !before.assembly.rewrite.is_empty() || !self.plan.assembly.rewrite.is_empty() {
-            return Err(NoReshape::Force);
+            return Err(NoReshape::OtherChanges);
         }
         if !self.in_progress(before).may_go_on(&self.plan.geometry, &self.superblocks()) {
             return Err(NoReshape::Critical);
@@ -261,8 +338,9 @@ impl<D: Clone> After<D> {
         let comes = |member: &StartMember<D>| member.record.slot.is_some_and(|it| it.0 >= old);
         let members = (0..).zip(&self.plan.members).filter(|(_, member)| comes(member));
         let kept = (self.position, members.map(|(index, _)| index).collect());
-        before.kept = Some(kept);
+        (before.kept, before.forced) = (Some(kept), forced);
         self.plan.kept.clone_from(&before.kept);
+        self.plan.forced.clone_from(&before.forced);
         Ok(())
     }
 

@@ -357,6 +357,109 @@ fn a_cut_at_any_moment_leaves_all_that_was_answered() {
     survives_cuts(("-l6 -c64", "m0 m1 m2 m3 m4", "--raid-devices 4"));
 }
 
+/// A member fails, and then the power: parity that may be out of date is to stand in for it, which only force takes. Of the
+/// last the member that goes is the one that fails.
+#[test]
+fn a_degraded_array_that_was_cut_in_a_reshape_goes_on_by_force() {
+    let Some(mut md) = Md::boot("degraded arrays that were cut in a reshape") else { return };
+    for (options, members, wish, lost) in [
+        ("-l5 -c64", "m0 m1 m2", "--raid-devices 4 m3", "m1"),
+        ("-l6 -c64 -e 1.1", "m0 m1 m2 m3", "--raid-devices 5 --chunk 32K m4", "m4"),
+        ("-l5 -c64 -e 0.90", "m0 m1 m2", "--raid-devices 5 m3 m4", "m0"),
+        ("-l5 -c64", "m0 m1 m2 m3", "--raid-devices 3", "m3"),
+    ] {
+        let (lab, all) = (lab(), all(members, wish));
+        create(&lab, options, members);
+        let terms = "--shards 2 --sync-speed-max 1500 --safe-mode-delay 60000";
+        let server = lab.serve_data(&format!("{terms} {members}"));
+        let mut bytes = pattern(7, lab.detail()["array_bytes"].as_u64().unwrap() as usize);
+        lab.fill(&server, &bytes);
+        begin(&lab, wish, &mut bytes);
+        lab.until("some of it", |shown| {
+            shown["sync"]["done_bytes"].as_u64() > Some(2 * MIB as u64)
+        });
+        lab.run(&format!("fail data {lost}")).ok();
+        let front = pattern(8, 4 * MIB);
+        lab.fill(&server, &front);
+        bytes[..front.len()].copy_from_slice(&front);
+        server.kill();
+        let left: Vec<&str> = all.split(' ').filter(|name| *name != lost).collect();
+        let left = left.join(" ");
+        let refused = lab.run(&format!("serve --degraded {left}"));
+        let asks = refused.code == 1 && refused.err.contains("use --force");
+        assert!(asks, "{options}, {wish}: {refused:?}");
+        let server = lab.serve_data(&format!("{terms} --force {left}"));
+        assert!(lab.contents(&server) == bytes, "{options}, {wish}: read by force");
+        server.kill();
+        let copies = Lab::new(&[20; 5]);
+        left.split(' ').for_each(|name| copies.write_at(name, 0, &lab.read(name)));
+        let server = lab.serve_data(&format!("--shards 2 --force {left}"));
+        let waited = lab.run("wait data");
+        assert!(waited.out.contains("reshape done"), "{options}, {wish}: {waited:?}");
+        let bytes = lengthened(bytes.clone(), lab.contents(&server).len());
+        assert!(lab.contents(&server) == bytes, "{options}, {wish}: read afterwards");
+        server.stop();
+        let finish = "quietly mdadm --assemble --force --run /dev/md0 ${devices[@]}
+             until [ $(<$md/reshape_position) = none ]; do nap 0.01; done
+             dump $dir/dump
+             quietly mdadm --stop /dev/md0";
+        for lab in [&lab, &copies] {
+            md.play(lab, &left, finish);
+            assert!(lab.read("dump") == bytes, "{options}, {wish}: the kernel reads otherwise");
+        }
+    }
+}
+
+#[test]
+fn who_failed_in_a_reshape_is_added_as_a_new_member_afterwards() {
+    let lab = lab();
+    create(&lab, "-l5 -c64", "m0 m1 m2");
+    let server = lab.serve_data("--shards 2 --sync-speed-max 2000 m0 m1 m2");
+    let mut bytes = pattern(7, lab.detail()["array_bytes"].as_u64().unwrap() as usize);
+    lab.fill(&server, &bytes);
+    begin(&lab, "--raid-devices 4 m3", &mut bytes);
+    lab.run("fail data m1").ok();
+    let refused = lab.run("fail data m2");
+    assert!(refused.code == 1 && refused.err.contains("while it is reshaped"), "{refused:?}");
+    lab.run("set data sync_speed_max=0").ok();
+    assert!(lab.run("wait data").out.contains("reshape done"));
+    lab.run("remove data m1").ok();
+    for words in ["add data m1", "re-add data m1"] {
+        let refused = lab.run(words);
+        let says = "as it was before a reshape";
+        assert!(refused.code == 1 && refused.err.contains(says), "{words}: {refused:?}");
+    }
+    lab.run("add --force data m1").ok();
+    lab.run("wait data").ok();
+    assert!(lab.contents(&server)[..bytes.len()] == bytes);
+    server.stop();
+}
+
+/// What one that is out of date holds between the place that it knows and the place on record is of neither geometry.
+#[test]
+fn force_raises_who_has_seen_how_far_a_reshape_has_come() {
+    let lab = lab();
+    let bytes = half_done(&lab, "-l5 -c64", "m0 m1 m2", "--raid-devices 4 m3");
+    let frozen = "--shards 2 --frozen";
+    let server = lab.serve_data(&format!("{frozen} m0 m1 m2 m3"));
+    lab.run("fail data m1").ok();
+    server.stop();
+    lab.serve_data(&format!("{frozen} --degraded m0 m2 m3")).stop();
+    let behind = lab.read("m1");
+    let server = lab.serve_data(&format!("{frozen} --force m0 m1 m3"));
+    assert!(lab.contents(&server) == bytes);
+    server.stop();
+    let server = lab.serve_data("--shards 2 --degraded --sync-speed-max 2000 m0 m1 m3");
+    lab.until("more of it", |shown| shown["sync"]["done_bytes"].as_u64() > Some(8 << 20));
+    server.stop();
+    lab.write_at("m1", 0, &behind);
+    let refused = lab.run("serve --force m0 m1 m3");
+    assert!(
+        refused.code == 1 && refused.err.contains("does not know how far the reshape has come"),
+        "{refused:?}"
+    );
+}
+
 /// What would be lost: a disk that was taken out, and may have been kept for a reason.
 #[test]
 fn a_new_member_that_was_taken_out_meanwhile_is_left_alone() {

@@ -13,12 +13,17 @@ use lapstrake_geometry::{Level, Sector, Slot};
 use lapstrake_metadata::{ReshapeRecord, Role, Superblock};
 
 impl Member {
-    /// Its superblock as it is to be written. `before`: of the array that a reshape changes.
-    pub(super) fn image(&self, before: Option<&Superblock>, array: &ArrayState) -> Vec<u8> {
-        if let Some((before, frontier)) = before.zip(array.reshape) {
+    /// Its superblock as it is to be written. `before`: of the array that a reshape changes, and its slots whose members hold
+    /// nothing of it.
+    pub(super) fn image(
+        &self,
+        before: Option<(&Superblock, &[Slot])>,
+        array: &ArrayState,
+    ) -> Vec<u8> {
+        if let Some(((before, lacking), frontier)) = before.zip(array.reshape) {
             let Frontier { position, member_sector, is_backwards } = frontier;
             let data_before = self.data_before;
-            let record = ReshapeRecord { before, data_before, position, is_backwards };
+            let record = ReshapeRecord { before, data_before, position, is_backwards, lacking };
             let mut image = self.superblock.in_reshape(&record);
             if self.lacks_before {
                 image.set_recovery_offset(Some(member_sector));
@@ -99,6 +104,7 @@ impl Membership {
     /// Has who has no slot in the array that a reshape has made be a spare.
     pub(crate) fn end_reshape(&mut self) {
         self.before = None;
+        self.members.iter_mut().for_each(|member| member.lacks_before = false);
         let new = self.raid_disks;
         let goes = |member: &&mut Member| member.slot.is_some_and(|slot| slot.0 >= new);
         for member in self.members.iter_mut().filter(goes) {

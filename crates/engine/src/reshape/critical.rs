@@ -301,6 +301,7 @@ impl Supervisor {
     /// A header is stable, or was not written.
     pub(crate) fn backup_written(&mut self, ok: bool) {
         let is_last = !self.writes.is_any_of(Meta::Backup);
+        let is_broken = self.broken;
         let Some(reshape) = &mut self.reshape else { return };
         let Some(critical) = &mut reshape.critical else { return };
         critical.is_in_vain |= !ok;
@@ -310,6 +311,11 @@ impl Supervisor {
         match reshape.stage {
             Stage::Vouching if critical.is_in_vain => self.empty_backups(After::GivenUp),
             Stage::Vouching => reshape.stage = Stage::BackedUp,
+            // The headers were dropped with another member's flush: the copies are still valid, so they are sent again.
+            Stage::Emptying(After::Moved) if critical.is_in_vain && !is_broken => {
+                critical.is_in_vain = false;
+                self.empty_backups(After::Moved);
+            }
             Stage::Emptying(After::GivenUp) => reshape.stage = Stage::GivenUp,
             Stage::Emptying(After::Moved) => {
                 (reshape.stage, reshape.critical) = (Stage::Moving, None);

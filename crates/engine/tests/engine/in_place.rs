@@ -107,6 +107,40 @@ fn superblocks_tell_of_it_when_headers_of_all_copies_are_stable() {
     assert!(story.sync_one(), "the rest is moved to where nothing is any more");
 }
 
+/// What would be lost: what was written since, where mdadm puts a copy back that was not emptied, as when another member could
+/// not flush before.
+#[test]
+fn copies_are_emptied_until_headers_say_so() {
+    let (mut story, sectors) = moving();
+    ended(&mut story, sectors, true);
+    for write in std::mem::take(&mut story.pending) {
+        story.end(&write, true);
+    }
+    assert_eq!(emptied(&story).len(), 2);
+    let dropped: Vec<WriteId> = story.pending.drain(..).map(|write| write.id).collect();
+    story.supervisor.handle_unflushed(story.now, &[MemberId(0)], &dropped);
+    story.drain();
+    assert!(story.supervisor.is_in_critical_section());
+    assert_eq!(emptied(&story).len(), 2);
+    story.settle();
+    assert_eq!(story.supervisor.critical_section(), None);
+}
+
+/// What would be lost: the server, which would write the same headers for ever.
+#[test]
+fn a_broken_array_sends_no_header_again() {
+    let (mut story, sectors) = moving();
+    ended(&mut story, sectors, true);
+    for write in std::mem::take(&mut story.pending) {
+        story.end(&write, true);
+    }
+    story.notice(Notice::Failed(MemberId(1)));
+    let headers: Vec<MetaWrite> = std::mem::take(&mut story.pending);
+    headers.iter().for_each(|write| story.end(write, false));
+    assert!(events(&mut story).iter().any(|event| matches!(event, Event::Broken(_))));
+    assert_eq!((emptied(&story).len(), story.supervisor.critical_section()), (0, None));
+}
+
 #[test]
 fn what_cannot_be_kept_is_given_up() {
     let fails = |story: &mut Story, sectors: u64| {

@@ -26,10 +26,14 @@ fn becomes(story: &Story, before: &Config, after: &Config, data_move: DataMove) 
 
 /// A RAID5 of four that is about to become one of three, as all superblocks say.
 fn begun() -> Story {
-    let mut story = Story::new(Level::Raid5, 4, false);
-    let layout = Layout::Parity(ParityLayout::LeftSymmetric);
+    begun_of(Level::Raid5, Layout::Parity(ParityLayout::LeftSymmetric))
+}
+
+/// The same of another level.
+fn begun_of(level: Level, layout: Layout) -> Story {
+    let mut story = Story::new(level, 4, false);
     let cut = |raid_disks| {
-        let config = config(&story, Level::Raid5, layout, raid_disks);
+        let config = config(&story, level, layout, raid_disks);
         Config { component: config.component - SHIFT, ..config }
     };
     let data_move = DataMove::Moves { shift: SHIFT.0 as i64, is_backwards: true };
@@ -52,6 +56,19 @@ fn begun() -> Story {
     story.drain();
     story.settle();
     story
+}
+
+/// What would be lost: what parity of the array before stands in for, if a start after a cut took that for right, since the one
+/// that loses its parity cannot be half written.
+#[test]
+fn superblocks_say_active_as_long_as_either_array_may_be_half_written() {
+    let mut story = begun_of(Level::Raid4, Layout::None);
+    story.notice(Notice::Failed(MemberId(2)));
+    story.settle();
+    story.notice(Notice::NeedActive);
+    story.drain();
+    let told = superblocks(&story.pending);
+    assert!(told.len() == 3 && told.iter().all(|(_, sb)| !sb.clean()), "{told:?}");
 }
 
 fn position(story: &Story) -> Option<Sector> {

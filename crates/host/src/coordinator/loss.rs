@@ -45,7 +45,7 @@ impl WriteLoss {
             Self::CriticalSection => {
                 "what was being moved cannot be read; each member that came with the reshape keeps a copy of it: stop the \
                  array, then `lapstrake update --degraded --backup-file NEW MEMBERS` with the members that are left, and \
-                 copy the data out (`lapstrake cat --force`; docs/rescue.md)"
+                 start it again, with --force if the start asks for it (docs/rescue.md)"
             }
             Self::Data => {
                 "stripes that were not being written are as they were; of the one that was, with a member missing \

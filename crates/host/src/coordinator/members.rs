@@ -76,6 +76,7 @@ impl CoordinatorRuntime {
         }
         let id = self.find(name)?;
         let now = runtime.now();
+        let is_reshaped = self.is_reshaped();
         let supervisor = self.coordinator.supervisor_mut().ok_or(CommandError::ReadOnly)?;
         let (name, array) = (name.to_owned(), self.facts.name.clone());
         let state = supervisor.state(MemberId(id as u16)).0;
@@ -93,6 +94,7 @@ impl CoordinatorRuntime {
             let is_redundant = supervisor.geometry().level().has_redundancy();
             return Err(match is_redundant {
                 _ if is_journal => MemberError::JournalNotFailed { name, array },
+                true if is_reshaped => MemberError::NeededWhileReshaped { name, array },
                 true if supervisor.is_degraded() => {
                     MemberError::NeededWhileDegraded { name, array }
                 }

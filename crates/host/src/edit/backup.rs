@@ -64,6 +64,11 @@ pub enum NoRestore {
         /// The members'.
         own: String,
     },
+    /// Its member has missed the beginning of the reshape by more than an event.
+    #[error(
+        "it is on a member that does not know of this reshape, and may be of an earlier one; --force takes it all the same"
+    )]
+    Unaware,
     /// It was written at another time.
     #[error(
         "it was written at {written}, and the superblocks at {updated}: it may be of an earlier reshape, or others have \
@@ -117,7 +122,7 @@ fn writes(
     superblocks: &[Superblock],
 ) -> Result<Vec<Vec<Write>>, NoRestore> {
     let cut = CutReshape::of(superblocks, |index| members[index].spec().to_string())?;
-    let (source, at) = source(request, members, superblocks)?;
+    let (source, at) = source(request, &cut, members, superblocks)?;
     let backup = Backup::read(at, |sector, bytes| source.read(sector, bytes))?;
     check_header(&backup, cut.freshest(), request.force)?;
     cut.put_back(&backup, |sector, bytes| source.read(sector, bytes))
@@ -126,6 +131,7 @@ fn writes(
 /// Where the backup is, and where its header. A member that failed since holds what it held.
 fn source(
     request: &BackupRequest,
+    cut: &CutReshape,
     members: &[Arc<Member>],
     superblocks: &[Superblock],
 ) -> Result<(Source, Sector), NoRestore> {
@@ -140,6 +146,9 @@ fn source(
         return Ok((Source::Member(Arc::clone(&members[index])), header));
     }
     if let Some((member, superblock)) = member_of(request, &superblocks[0]) {
+        if !cut.is_known_to(&superblock) && !request.force {
+            return Err(NoRestore::Unaware);
+        }
         return Ok((Source::Member(member), Backup::header_on(&superblock)));
     }
     let opened = File::open(file.argument());

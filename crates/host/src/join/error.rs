@@ -60,6 +60,15 @@ pub enum JoinError {
         /// Its answer.
         source: io::Error,
     },
+    /// It was a member of this array before that was reshaped, or made larger or smaller.
+    #[error(
+        "{member}: its superblock is of this array as it was before a reshape or a change of size; nothing was written; `add --force` \
+         takes it as a new member"
+    )]
+    OtherShape {
+        /// The device.
+        member: MemberSpec,
+    },
     /// It is a member of this array in a way that is not understood.
     #[error(
         "{member}: its superblock is of this array, but has {}; it may hold a member's data; nothing was written; if \

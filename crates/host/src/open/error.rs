@@ -84,6 +84,15 @@ pub enum OpenArrayError {
          shows reshape position and events of each; leave out those that differ"
     )]
     ReshapeUnclear,
+    /// Force would take one that does not know how far a reshape has come.
+    #[error(
+        "{member}: force would take it, but it does not know how far the reshape has come, and where it has missed that it holds \
+         neither geometry; leave it out, and look for copies of the members that are missing (ddrescue); nothing was written"
+    )]
+    ReshapeMissed {
+        /// The device.
+        member: String,
+    },
     /// A reshape that is under way cannot be carried on.
     #[error(
         "a reshape is in progress, and the array cannot be served for writing so: {0}; nothing was written; it can be read \

@@ -3,7 +3,9 @@
 
 use super::{Line, OpenArrayError, OpenRequest, decide, refused};
 use crate::start_io::Members;
-use lapstrake_array::start::{After, Halves, StartMember, StartPlan, StartRequest};
+use lapstrake_array::start::{
+    After, Halves, StartMember, StartPlan, StartRequest, force_reshape, freshest_of,
+};
 use lapstrake_device::Member;
 use lapstrake_geometry::{Geometry, Sector};
 use lapstrake_metadata::{
@@ -11,7 +13,7 @@ use lapstrake_metadata::{
     assemble::{Assembly, Verdict},
     detect::Findings,
 };
-use std::sync::Arc;
+use std::{mem, sync::Arc};
 
 /// What is known of it before it is planned.
 pub(super) struct Reshaped {
@@ -20,19 +22,45 @@ pub(super) struct Reshaped {
     found: Vec<Option<Superblock>>,
     /// Data is moved while it is served.
     goes_on: bool,
+    /// Superblocks that force writes first, by device.
+    forced: Vec<(usize, Superblock)>,
+    /// Devices of members that were out of date.
+    raised: Vec<usize>,
 }
 
 impl Reshaped {
     /// None if no superblock tells of a reshape, or what is written goes to an overlay. Else `chosen` is of the array
-    /// before it.
-    pub(super) fn of(request: &OpenRequest, chosen: &mut [Option<Superblock>]) -> Option<Self> {
+    /// before it, with what force changes.
+    pub(super) fn of(
+        request: &OpenRequest,
+        devices: &[Arc<Member>],
+        findings: &[Findings],
+        chosen: &mut [Option<Superblock>],
+    ) -> Result<Option<Self>, OpenArrayError> {
         if request.overlay.is_some() {
-            return None;
+            return Ok(None);
         }
-        let found = chosen.to_vec();
-        let halves = Halves::of(chosen)?;
+        let mut found = chosen.to_vec();
+        let Some(mut halves) = Halves::of(chosen) else { return Ok(None) };
+        let goes_on = !request.read_only;
+        let (mut forced, mut raised) = (Vec::new(), Vec::new());
+        if request.force {
+            let (before, _) = decide(request, devices, findings, &halves.before)?;
+            let (after, _) = decide(request, devices, findings, &halves.after)?;
+            forced = force_reshape(&found, &before, &after).map_err(|id| {
+                OpenArrayError::ReshapeMissed { member: devices[id].spec().to_string() }
+            })?;
+            raised = [before.forced, after.forced].concat();
+        }
+        if goes_on && !forced.is_empty() {
+            for (id, superblock) in &forced {
+                found[*id] = Some(superblock.clone());
+            }
+            chosen.clone_from_slice(&found);
+            halves = Halves::of(chosen).expect("they tell of the reshape as before");
+        }
         chosen.clone_from_slice(&halves.before);
-        Some(Self { halves, found, goes_on: !request.read_only })
+        Ok(Some(Self { halves, found, goes_on, forced, raised }))
     }
 
     /// Plans the array that will be. `before` is the plan of the one that was.
@@ -45,19 +73,14 @@ impl Reshaped {
         lines: &mut [Line],
     ) -> Result<Option<After<Arc<Member>>>, OpenArrayError> {
         let freshest = self.found[before.assembly.freshest].as_ref();
+        let freshest = freshest.and_then(|own| freshest_of(&self.found, own));
         // Others tell of one, which are of another array.
         let Some(reshape) = freshest.and_then(Superblock::reshape) else { return Ok(None) };
-        let position = |id: &usize| Some(self.found[*id].as_ref()?.reshape()?.position);
         let after = self.halves.after;
         let (assembly, report) = decide(request, start.devices, findings, &after)?;
         let names: Vec<String> = start.devices.iter().map(|it| it.spec().to_string()).collect();
         let planned = StartPlan::new(&mut Members, start, assembly, after);
         let (mut plan, _) = planned.map_err(|error| refused(error, &names, None, &report))?;
-        // What one that is forced in holds between the two positions is neither.
-        let forced = before.assembly.forced.iter().chain(&plan.assembly.forced);
-        if forced.map(position).any(|it| it != Some(reshape.position)) {
-            return Err(OpenArrayError::ReshapeUnclear);
-        }
         add_missing(&mut plan, before);
         add_missing(before, &plan);
         let wanted =
@@ -66,12 +89,23 @@ impl Reshaped {
             check_record(&reshape, &plan)?;
         }
         add_to_report(lines, &before.assembly, &plan.assembly, report);
+        for id in self.raised {
+            if !mem::replace(&mut lines[id].forced, true) {
+                lines[id].verdict += ", forced";
+            }
+        }
         let front = (wanted.unwrap_or(reshape.position), reshape.is_backwards);
         let mut after =
             After::new(before, plan, front, Arc::ptr_eq).ok_or(OpenArrayError::ReshapeUnclear)?;
         if self.goes_on {
+            let place = |id: usize| {
+                let is_it = |it: &StartMember<_>| Arc::ptr_eq(&it.device, &start.devices[id]);
+                before.members.iter().position(is_it)
+            };
+            let forced = self.forced.into_iter().filter_map(|(id, sb)| Some((place(id)?, sb)));
+            let forced = forced.collect();
             after
-                .carry_on(before, wanted.map(|_| reshape.position))
+                .carry_on(before, wanted.map(|_| reshape.position), forced)
                 .map_err(OpenArrayError::NoReshape)?;
         }
         Ok(Some(after))

@@ -1,6 +1,6 @@
 //! What `force` does: it raises stale members, and says which superblocks have to follow.
 
-use alloc::vec::Vec;
+use alloc::{collections::BTreeSet, vec::Vec};
 
 use lapstrake_geometry::Slot;
 
@@ -92,27 +92,68 @@ pub(super) fn rewrite(
     forced: &[usize],
     make_clean: bool,
 ) -> Vec<(usize, Superblock)> {
-    let holders = || table.holders().into_iter().enumerate();
+    let holders = || (0..).map(Slot).zip(table.holders());
+    let member = |(slot, i): (Slot, Option<usize>)| Some((i?, Role::Active(slot)));
+    let mut in_order: Vec<(usize, Role)> = holders().filter_map(member).collect();
+    in_order.sort_by_key(|(i, _)| forced.contains(i));
+    let superblock = |i: usize| table.candidates[i].superblock;
     let mut model = table.freshest.superblock.clone();
-    for (slot, i) in holders() {
-        if let Some(i) = i {
-            let dev_number = table.candidates[i].superblock.dev_number();
-            model.set_role_of(dev_number, Role::Active(Slot(slot as u16)));
-        }
+    in_order.iter().for_each(|(i, role)| model.set_role_of(superblock(*i).dev_number(), *role));
+    let members = in_order.iter().map(|(i, _)| superblock(*i));
+    let superblocks = with_one_state(model, members, make_clean);
+    in_order.iter().map(|(i, _)| table.candidates[*i].id).zip(superblocks).collect()
+}
+
+/// Has the model list a member as the member's own superblock does.
+fn list(model: &mut Superblock, own: &Superblock) {
+    let number = own.dev_number();
+    model.set_role_of(number, own.role());
+    // It may hold nothing of the array before.
+    if let (Superblock::V090(model), Superblock::V090(own)) = (model, own) {
+        model.disks[number as usize].state = own.this_disk.state;
     }
+}
+
+fn with_one_state<'a>(
+    mut model: Superblock,
+    members: impl Iterator<Item = &'a Superblock>,
+    make_clean: bool,
+) -> Vec<Superblock> {
     if make_clean {
         model.set_clean(true);
     }
-    let mut in_order: Vec<usize> = holders().filter_map(|(_, i)| i).collect();
-    in_order.sort_by_key(|i| forced.contains(i));
-    let (ids, mut superblocks): (Vec<usize>, Vec<Superblock>) = in_order
-        .into_iter()
-        .map(|i| (table.candidates[i].id, with_state_of(table.candidates[i].superblock, &model)))
-        .unzip();
+    let mut superblocks: Vec<Superblock> = members.map(|sb| with_state_of(sb, &model)).collect();
     for (index, recorded) in record_absent(&superblocks.iter().collect::<Vec<_>>()) {
         superblocks[index] = recorded;
     }
-    ids.into_iter().zip(superblocks).collect()
+    superblocks
+}
+
+/// What a start by force writes first to members of an array in the midst of a reshape, in this order, which each give an id
+/// and a superblock that tells of it: superblocks with which both arrays assemble without force. `forced`: ids of those that
+/// it raised. As [`super::Assembly::rewrite`], behind [`super::Assembly::behind`]. Returns nothing if it raised all.
+#[must_use]
+pub fn force_in_reshape(
+    members: &[(usize, &Superblock)],
+    forced: &BTreeSet<usize>,
+    make_clean: bool,
+) -> Vec<(usize, Superblock)> {
+    let is_forced = |id: &usize| forced.contains(id);
+    let mut in_order = members.to_vec();
+    in_order.sort_by_key(|(id, _)| is_forced(id));
+    let events = |member: &&(usize, &Superblock)| member.1.events();
+    let freshest = members.iter().filter(|(id, _)| !is_forced(id)).max_by_key(events);
+    let Some(&(_, freshest)) = freshest else { return Vec::new() };
+    let is_behind =
+        |(id, sb): &&(usize, &Superblock)| !is_forced(id) && sb.events() < freshest.events();
+    let behind = members.iter().filter(is_behind);
+    let mut writes: Vec<_> = behind.map(|&(id, sb)| (id, with_state_of(sb, freshest))).collect();
+    let mut model = freshest.clone();
+    let raised = in_order.iter().filter(|(id, _)| is_forced(id));
+    raised.for_each(|(_, sb)| list(&mut model, sb));
+    let superblocks = with_one_state(model, in_order.iter().map(|(_, sb)| *sb), make_clean);
+    writes.extend(in_order.iter().map(|(id, _)| *id).zip(superblocks));
+    writes
 }
 
 /// `sb` with the table and the state of `model`.

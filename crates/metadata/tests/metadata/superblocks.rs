@@ -224,6 +224,7 @@ fn a_reshape_is_two_arrays() {
         data_before: Some((growing.data_offset(), growing.data_size())),
         position: found.position,
         is_backwards: false,
+        lacking: &[],
     };
     let mut without_bitmap = growing.clone();
     without_bitmap.set_bitmap_offset(None);

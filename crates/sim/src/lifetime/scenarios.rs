@@ -40,6 +40,7 @@ fn quiet(level: Level, disks: u16) -> Plan {
         requests: 0,
         sessions: 1,
         fault_every: 0,
+        fails_late: false,
         cut_every: 0,
         heal_every: 0,
         journal: None,

@@ -14,7 +14,7 @@ use lapstrake_array::{
     CutReshape, NotPutBack,
     start::{
         After, CarriedOut, CarryOutError, Halves, PlanError, StartIo, StartPlan, StartRequest,
-        bad_block_log,
+        bad_block_log, force_reshape,
     },
 };
 use lapstrake_engine::journal::ReplayError;
@@ -25,6 +25,7 @@ use lapstrake_metadata::{
     backup::{Backup, Section},
     detect,
 };
+use std::collections::BTreeSet;
 
 /// Why something that comes before serving ends early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,57 +116,104 @@ impl Lifetime<'_> {
         DisksAtRest { disks: &mut self.disks, file: &mut self.file, cut_in: None }
     }
 
-    /// Reads superblocks and what they point at, and decides. The operator starts it degraded, or by force, where that is
-    /// asked for.
+    /// Reads superblocks and what they point at, and decides.
     pub(super) fn start(&mut self, offered: &[bool]) -> Result<Started, String> {
         if self.plan.reshape.is_some_and(|to| to.shift == 0) {
             self.put_back(offered)?;
         }
-        let mut superblocks = self.superblocks(offered)?;
-        let halves = Halves::of(&mut superblocks);
+        let mut found = self.superblocks(offered)?;
         let mut options = assemble::Options::default();
-        let mut hole = Vec::new();
-        let of_new = halves.as_ref().map_or(&superblocks, |halves| &halves.after);
-        let mut plan = loop {
-            match self.plan_start(of_new, &options)? {
-                Ok(plan) => break plan,
+        let mut superblocks = found.clone();
+        let Some(mut halves) = Halves::of(&mut superblocks) else {
+            let plan = self.plan_as_asked(&superblocks, &mut options)?;
+            self.check_members(&plan, offered, None)?;
+            return self.started(plan, None, superblocks, options.force);
+        };
+        let mut plan = self.plan_as_asked(&halves.after, &mut options)?;
+        let before = self.plan_as_asked(&halves.before, &mut options)?;
+        let mut forced = Vec::new();
+        if options.force {
+            plan = self.plan_as_asked(&halves.after, &mut options)?;
+            forced = force_reshape(&found, &before.assembly, &plan.assembly)
+                .map_err(|disk| format!("disk {disk} is forced, and holds who knows what"))?;
+            self.say(|| {
+                format!("the reshape goes on by force, which changes {} superblocks", forced.len())
+            });
+            for (disk, superblock) in &forced {
+                found[*disk] = Some(superblock.clone());
+            }
+            halves = Halves::of(&mut found.clone()).ok_or("force has the reshape forgotten")?;
+            plan = self.plan_as_asked(&halves.after, &mut options)?;
+        }
+        let before = self.plan_before(&halves, &found, forced, &mut plan, &mut options)?;
+        self.check_members(&plan, offered, Some(&before))?;
+        self.started(plan, Some(before), halves.after, options.force)
+    }
+
+    /// Plans a start. The operator starts it degraded, or by force, where that is asked for.
+    fn plan_as_asked(
+        &mut self,
+        superblocks: &[Option<Superblock>],
+        options: &mut assemble::Options,
+    ) -> Result<StartPlan<usize>, String> {
+        loop {
+            match self.plan_start(superblocks, options)? {
+                Ok(plan) => return Ok(plan),
                 Err(Refusal::NewlyDegraded { .. }) if !options.run => options.run = true,
                 Err(Refusal::DirtyDegraded { run_helps: true, .. }) if !options.run => {
                     options.run = true;
                 }
-                Err(Refusal::DirtyDegraded { missing, .. }) if !options.force => {
+                Err(Refusal::DirtyDegraded { .. }) if !options.force && self.has_lost => {
                     options.force = true;
-                    hole = missing;
                 }
                 Err(refusal) => {
                     return Err(format!("no start: {}", refusal.describe(&name)));
                 }
             }
-        };
-        let superblocks = of_new.clone();
-        let before = match &halves {
-            Some(halves) => Some(self.plan_before(halves, &mut plan, &options)?),
-            None => None,
-        };
-        self.check_members(&plan, offered, before.as_ref())?;
-        self.started(plan, before, superblocks, hole)
+        }
     }
 
     /// The operator puts back what a cut in the critical section of a reshape left half moved; mdadm does so, too, where
     /// superblocks say that it has just come to the section's end.
     fn put_back(&mut self, offered: &[bool]) -> Result<(), String> {
-        let superblocks = self.superblocks(offered)?;
-        let disks: Vec<usize> =
-            (0..superblocks.len()).filter(|&disk| superblocks[disk].is_some()).collect();
-        let mut superblocks: Vec<Superblock> = superblocks.into_iter().flatten().collect();
-        let freshest = superblocks.iter().max_by_key(|superblock| superblock.events());
+        let found = self.superblocks(offered)?;
+        let freshest = found.iter().flatten().max_by_key(|superblock| superblock.events());
         let Some(told) = freshest.and_then(Superblock::reshape) else { return Ok(()) };
+        let mut disks: Vec<usize> =
+            (0..found.len()).filter(|&disk| found[disk].is_some()).collect();
+        let is_old = |slot: Slot| slot.0 < told.before.raid_disks();
+        let may_keep_a_copy = |disk: &usize| {
+            let number = found[*disk].as_ref().map(Superblock::dev_number);
+            let role = number.map(|number| told.after.role_of(number));
+            !matches!(role, Some(Role::Active(slot)) if is_old(slot))
+        };
+        // Who has failed since keeps what it kept.
+        let mut holders: Vec<usize> = disks.iter().copied().filter(may_keep_a_copy).collect();
+        let cut = loop {
+            let at_beginning = |&disk: &usize| {
+                let mut superblock = found[disk].clone()?;
+                if superblock.reshape().is_some() {
+                    superblock.set_reshape_position(Sector(0));
+                }
+                Some(superblock)
+            };
+            let superblocks: Vec<Superblock> = disks.iter().filter_map(at_beginning).collect();
+            // The operator leaves out who is out of date.
+            match CutReshape::of(&superblocks, |index| disks[index].to_string()) {
+                Err(NotPutBack::Stale { member, .. }) => {
+                    disks.retain(|disk| disk.to_string() != member);
+                }
+                Err(why) => return Err(format!("nothing is put back: {why}")),
+                Ok(cut) => break cut,
+            }
+        };
+        // By force it takes what one keeps that has missed the beginning.
+        holders.sort_by_key(|&disk| !found[disk].as_ref().is_some_and(|own| cut.is_known_to(own)));
         let mut refusal = "nobody has come to the array".to_owned();
-        for index in 0..disks.len() {
-            let (disk, superblock) = (disks[index], &superblocks[index]);
-            let is_new = |slot: Slot| slot.0 >= told.before.raid_disks();
-            let role = told.after.role_of(superblock.dev_number());
-            if !matches!(role, Role::Active(slot) if is_new(slot)) {
+        for disk in holders {
+            let Some(superblock) = &found[disk] else { continue };
+            // mdadm asks nobody who is no member any more.
+            if told.position > Sector(0) && !disks.contains(&disk) {
                 continue;
             }
             let holder = &self.disks[disk];
@@ -182,13 +230,9 @@ impl Lifetime<'_> {
             };
             let is_end = |section: &Section| Sector(section.array.end) == told.position;
             if told.position > Sector(0) && !backup.sections.iter().any(is_end) {
-                return Ok(());
+                continue;
             }
-            for superblock in superblocks.iter_mut().filter(|it| it.reshape().is_some()) {
-                superblock.set_reshape_position(Sector(0));
-            }
-            let cut = CutReshape::of(&superblocks, |index| format!("disk {}", disks[index]));
-            let writes = cut.and_then(|cut| cut.put_back(&backup, read));
+            let writes = cut.put_back(&backup, read);
             let writes = writes.map_err(|why| format!("disk {disk}: {why}"))?;
             self.say(|| format!("disk {disk} has what was half moved"));
             for (&disk, writes) in disks.iter().zip(writes) {
@@ -208,13 +252,12 @@ impl Lifetime<'_> {
     fn plan_before(
         &mut self,
         halves: &Halves,
+        found: &[Option<Superblock>],
+        forced: Vec<(usize, Superblock)>,
         plan: &mut StartPlan<usize>,
-        options: &assemble::Options,
+        options: &mut assemble::Options,
     ) -> Result<Before, String> {
-        let before = self.plan_start(&halves.before, options)?;
-        let mut before =
-            before.map_err(|refusal| format!("no array before: {}", refusal.describe(&name)))?;
-        let found = self.superblocks(&vec![true; self.disks.len()])?;
+        let mut before = self.plan_as_asked(&halves.before, options)?;
         let told = found.iter().flatten().max_by_key(|superblock| superblock.events());
         let told = told.and_then(Superblock::reshape).ok_or("the freshest tells of no reshape")?;
         let front = (told.position, told.is_backwards);
@@ -226,7 +269,12 @@ impl Lifetime<'_> {
         let recorded = is_asked_for.then_some(told.position);
         let after = After::new(&mut before, plan.clone(), front, |one, two| one == two);
         let mut after = after.ok_or("the arrays before and after have other members")?;
-        after.carry_on(&mut before, recorded).map_err(|error| format!("the reshape: {error}"))?;
+        let place = |disk: usize| before.members.iter().position(|member| member.device == disk);
+        let forced = forced.into_iter().filter_map(|(disk, sb)| Some((place(disk)?, sb)));
+        let forced = forced.collect();
+        after
+            .carry_on(&mut before, recorded, forced)
+            .map_err(|error| format!("the reshape: {error}"))?;
         *plan = after.plan;
         Ok((before, front))
     }
@@ -291,7 +339,7 @@ impl Lifetime<'_> {
         plan: StartPlan<usize>,
         before: Option<Before>,
         mut superblocks: Vec<Option<Superblock>>,
-        hole: Vec<Slot>,
+        is_by_force: bool,
     ) -> Result<Started, String> {
         for (disk, superblock) in &plan.assembly.rewrite {
             superblocks[*disk] = Some(superblock.clone());
@@ -305,7 +353,7 @@ impl Lifetime<'_> {
         let logs = logs.map_err(|fault| format!("{fault:?}"))?;
         let holes = Holes::of(&self.disks, &logs);
         let done = CarriedOut::default();
-        Ok(Started { plan, before, superblocks, logs, holes, hole, done })
+        Ok(Started { plan, before, superblocks, logs, holes, is_by_force, done })
     }
 
     /// It is the one that clients saw last, or one that a cut kept them from seeing.
@@ -370,6 +418,7 @@ impl Lifetime<'_> {
                 self.say(|| format!("disk {disk} refuses what is replayed, and is left out"));
                 offered[disk] = false;
                 self.suspect.insert(disk);
+                self.has_lost = true;
             }
             started = self.start(offered)?;
         }
@@ -416,18 +465,33 @@ impl Lifetime<'_> {
 
     /// What missing members held in rows in doubt is lost by force.
     fn lose_by_force(&mut self, started: &Started) {
-        self.was_forced |= !started.plan.assembly.rewrite.is_empty();
+        self.was_forced |= started.plan.is_forced();
         if self.was_forced {
             // Nor may a member be lost whose bad sectors no write mends: what it holds in rows in doubt cannot be recovered.
             self.disks.iter_mut().for_each(Disk::renew);
         }
-        for row in (0..self.doubt.len()).filter(|&row| self.doubt[row]) {
-            let is_lost = |slot| started.hole.contains(&slot);
-            for sector in raw::lost_sectors(&self.geometry, row as u64, is_lost) {
-                self.oracle.forget(sector);
-            }
+        if started.is_by_force {
+            let before = started.before.as_ref().map(|(before, _)| before);
+            // During a reshape either geometry has rows of what was being written.
+            [Some(&started.plan), before]
+                .into_iter()
+                .flatten()
+                .for_each(|plan| self.lose_missing(plan));
         }
         self.lose_unreadable(started);
+    }
+
+    fn lose_missing(&mut self, plan: &StartPlan<usize>) {
+        let seen = self.oracle.sectors();
+        let unsure =
+            (0..plan.geometry.array_sectors().0.min(seen)).filter(|&at| self.unsure[at as usize]);
+        let rows: BTreeSet<u64> =
+            unsure.map(|sector| raw::row_of(&plan.geometry, sector)).collect();
+        let is_lost = |slot: Slot| plan.assembly.members[slot.index()].is_none();
+        for row in rows {
+            let lost = raw::lost_sectors(&plan.geometry, row, is_lost).into_iter();
+            lost.filter(|&sector| sector < seen).for_each(|sector| self.oracle.forget(sector));
+        }
     }
 
     /// What was being written on slots without a member, or where the member cannot be read, is lost; all else is as it

@@ -92,6 +92,9 @@ impl Session<'_> {
     /// member vanishes with it.
     pub(super) fn draw_fault(&mut self, member: MemberId, every: u64) -> bool {
         self.ios += 1;
+        if self.plan.fails_late && self.supervisor().geometry_before().is_none() {
+            return false;
+        }
         if every == 0 || !self.dice.one_in(every) || !self.may_lose(member) {
             return false;
         }

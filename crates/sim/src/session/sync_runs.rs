@@ -60,6 +60,10 @@ impl Session<'_> {
         self.say(|| format!("{event:?}"));
         match event {
             Happened::BitmapChanged => self.bitmap_changed(),
+            Happened::ReshapeBegan => {
+                let placed = self.in_sync();
+                self.placed.extend(placed);
+            }
             Happened::Resized(usable) => self.resized(usable),
             Happened::SyncEnded(action @ (SyncAction::Check | SyncAction::Repair), end) => {
                 self.check_ended(action, end)?;

@@ -84,6 +84,17 @@ pub enum MemberError {
         /// The array.
         array: String,
     },
+    /// Nobody is added while the array is reshaped.
+    #[error(
+        "{name} is not failed: it holds data, or a copy of what is being moved, that the array cannot do without, and nobody is \
+         added or replaced while it is reshaped; `lapstrake wait {array}` until that has ended; nothing was changed"
+    )]
+    NeededWhileReshaped {
+        /// The member.
+        name: String,
+        /// The array.
+        array: String,
+    },
     /// No other member has what it holds.
     #[error(
         "{name} is not failed: without it the array's data would not be complete; `lapstrake add {array} MEMBER` and \
