@@ -42,6 +42,13 @@ fn of(own: &Superblock, level: Level, layout: Layout, raid_disks: u16) -> Superb
     sb
 }
 
+/// What a RAID5 of two is that gets a second parity, as its reshape begins and as it ends.
+fn second_parity(own: &Superblock) -> (Superblock, Superblock) {
+    let layout = ParityLayout::LeftSymmetric;
+    let raid6 = |layout, disks| of(own, Level::Raid6, Layout::Parity(layout), disks);
+    (raid6(layout.with_q_last(), 3), raid6(layout, 4))
+}
+
 /// What a superblock is when a reshape from one to another of four members has begun.
 fn begun(own: &Superblock, before: &Superblock, to: &Superblock) -> Superblock {
     let mut after = own.clone();
@@ -87,9 +94,7 @@ fn who_has_missed_the_beginning_knows_whom_it_gave_slots() {
 #[test]
 fn who_has_missed_the_beginning_has_no_second_parity() {
     let old = superblocks(Level::Raid5, Version::V1_2);
-    let layout = ParityLayout::LeftSymmetric;
-    let raid6 = |layout, disks| of(&old[0], Level::Raid6, Layout::Parity(layout), disks);
-    let (from, to) = (raid6(layout.with_q_last(), 3), raid6(layout, 4));
+    let (from, to) = second_parity(&old[0]);
     for knowing in [&[3][..], &[0], &[1], &[2, 3], &[0, 1, 2, 3]] {
         let mut found: Vec<Option<Superblock>> = old.iter().cloned().map(Some).collect();
         for &member in knowing {
@@ -105,7 +110,7 @@ fn who_has_missed_the_beginning_has_no_second_parity() {
             let geometry = (own.level(), own.layout(), own.raid_disks());
             assert_eq!(
                 geometry,
-                (Some(Level::Raid5), Some(Layout::Parity(layout)), 2),
+                (Some(Level::Raid5), Some(Layout::Parity(ParityLayout::LeftSymmetric)), 2),
                 "{knowing:?}"
             );
         }
@@ -158,10 +163,8 @@ fn who_has_missed_the_beginning_has_the_level_that_it_begins_with() {
 /// does of who holds only what the reshape has written. (Seed 96710.)
 #[test]
 fn who_holds_nothing_of_the_array_before_is_no_member_of_it() {
-    let layout = ParityLayout::LeftSymmetric;
     let old = superblocks(Level::Raid5, Version::V090);
-    let raid6 = |layout, disks| of(&old[0], Level::Raid6, Layout::Parity(layout), disks);
-    let (from, to) = (raid6(layout.with_q_last(), 3), raid6(layout, 4));
+    let (from, to) = second_parity(&old[0]);
     let mut found: Vec<Option<Superblock>> =
         old.iter().map(|own| Some(begun(own, &from, &to))).collect();
     let Halves { before, after } = Halves::of(&mut found).unwrap();
@@ -190,10 +193,8 @@ fn forced(found: &[Option<Superblock>]) -> Result<Vec<(usize, Superblock)>, usiz
 /// What would be lost: data that the array before computes of who is raised, and holds nothing of it.
 #[test]
 fn who_is_raised_by_force_is_listed_as_it_lists_itself() {
-    let layout = ParityLayout::LeftSymmetric;
     let old = superblocks(Level::Raid5, Version::V090);
-    let raid6 = |layout, disks| of(&old[0], Level::Raid6, Layout::Parity(layout), disks);
-    let (from, to) = (raid6(layout.with_q_last(), 3), raid6(layout, 4));
+    let (from, to) = second_parity(&old[0]);
     let begun = |member: usize, events: u64| {
         let mut one = begun(&old[member], &from, &to);
         one.set_events(events);

@@ -65,6 +65,17 @@ fn emptied(story: &Story) -> Vec<Backup> {
     headers.filter(|backup| backup.sections.is_empty()).collect()
 }
 
+/// Superblocks say that the first rows were moved; headers that empty their copy are on their way.
+fn emptying() -> Story {
+    let (mut story, sectors) = moving();
+    ended(&mut story, sectors, true);
+    for write in std::mem::take(&mut story.pending) {
+        story.end(&write, true);
+    }
+    assert_eq!(emptied(&story).len(), 2);
+    story
+}
+
 fn events(story: &mut Story) -> Vec<Event> {
     std::iter::from_fn(|| story.supervisor.poll_event()).collect()
 }
@@ -111,12 +122,7 @@ fn superblocks_tell_of_it_when_headers_of_all_copies_are_stable() {
 /// not flush before.
 #[test]
 fn copies_are_emptied_until_headers_say_so() {
-    let (mut story, sectors) = moving();
-    ended(&mut story, sectors, true);
-    for write in std::mem::take(&mut story.pending) {
-        story.end(&write, true);
-    }
-    assert_eq!(emptied(&story).len(), 2);
+    let mut story = emptying();
     let dropped: Vec<WriteId> = story.pending.drain(..).map(|write| write.id).collect();
     story.supervisor.handle_unflushed(story.now, &[MemberId(0)], &dropped);
     story.drain();
@@ -129,11 +135,7 @@ fn copies_are_emptied_until_headers_say_so() {
 /// What would be lost: the server, which would write the same headers for ever.
 #[test]
 fn a_broken_array_sends_no_header_again() {
-    let (mut story, sectors) = moving();
-    ended(&mut story, sectors, true);
-    for write in std::mem::take(&mut story.pending) {
-        story.end(&write, true);
-    }
+    let mut story = emptying();
     story.notice(Notice::Failed(MemberId(1)));
     let headers: Vec<MetaWrite> = std::mem::take(&mut story.pending);
     headers.iter().for_each(|write| story.end(write, false));
