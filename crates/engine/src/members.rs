@@ -417,19 +417,17 @@ impl Members {
         self.all[member.0 as usize].reads -= 1;
     }
 
-    /// What a read of `sector` costs on this member, lowest best: going on where the last read
-    /// ended is free; a moving head pays for distance, other members for their queue.
+    /// What a read of `sector` costs on this member, lowest best: a moving head pays for distance, and nothing where the last
+    /// read ended; other members pay for their queue, and then for not going on there: a stream at depth 1 stays, and
+    /// at a greater depth has all copies work.
     #[must_use]
     pub fn cost(&self, member: MemberId, sector: Sector) -> (u64, u64) {
         let entry = &self.all[member.0 as usize];
-        if entry.head == sector {
-            return (0, 0);
-        }
-        let distance = entry.head.0.abs_diff(sector.0);
-        if entry.config.rotational {
-            (1 + distance, u64::from(entry.reads))
-        } else {
-            (1 + u64::from(entry.reads), 0)
+        let goes_on = entry.head == sector;
+        match entry.config.rotational {
+            true if goes_on => (0, 0),
+            true => (1 + entry.head.0.abs_diff(sector.0), u64::from(entry.reads)),
+            false => (u64::from(entry.reads), u64::from(!goes_on)),
         }
     }
 }
@@ -531,11 +529,12 @@ mod tests {
         let disk = MemberConfig { rotational: true, ..config(0, FULLY_TRUSTED) };
         let mut members = Members::new(2, &[disk, config(1, FULLY_TRUSTED)]);
         let costs = |members: &Members, at| [0, 1].map(|id| members.cost(MemberId(id), Sector(at)));
-        assert_eq!(costs(&members, 8), [(9, 0), (1, 0)]);
+        assert_eq!(costs(&members, 8), [(9, 0), (0, 1)]);
         (0..2).for_each(|id| members.read_started(MemberId(id), Sector(100)));
-        assert_eq!(costs(&members, 100), [(0, 0); 2], "they go on there");
-        assert_eq!(costs(&members, 90), [(11, 1), (2, 0)]);
+        assert_eq!(costs(&members, 100), [(0, 0), (1, 0)], "both go on there");
+        assert_eq!(costs(&members, 90), [(11, 1), (1, 1)]);
         (0..2).for_each(|id| members.read_ended(MemberId(id)));
-        assert_eq!(costs(&members, 90), [(11, 0), (1, 0)]);
+        assert_eq!(costs(&members, 100), [(0, 0); 2]);
+        assert_eq!(costs(&members, 90), [(11, 0), (0, 1)]);
     }
 }
