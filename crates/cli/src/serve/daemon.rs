@@ -58,7 +58,8 @@ fn wait(child: libc::pid_t, mut reader: PipeReader) -> i32 {
 }
 
 fn null() -> io::Result<File> {
-    File::options().read(true).write(true).open("/dev/null")
+    let opened = File::options().read(true).write(true).open("/dev/null");
+    opened.map_err(|error| io::Error::new(error.kind(), format!("/dev/null: {error}")))
 }
 
 /// Has a standard stream be a file.
