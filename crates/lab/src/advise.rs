@@ -37,7 +37,7 @@ pub use text::text;
 
 use crate::LabError;
 use bounds::Bounds;
-use choose::{choose, misses};
+use choose::{BETTER, FAST, SAME, choose, misses, short_of_room_and_budget, short_of_safety};
 use drive::Span;
 use lapstrake_geometry::{Level, Sectors};
 use lapstrake_model::Nanos;
@@ -62,6 +62,10 @@ const TRIED_ALIKE: usize = 3;
 const TRIED_BREAKING: usize = 2;
 /// Candidates that are tried after those, by what others of their shape made of their bounds.
 const OVERLOOKED: usize = 8;
+/// Candidates that are looked at for their safety, where it decides what is tried.
+const GLANCES: usize = 64;
+/// Candidates that are tried as the nearest to wishes that nothing meets, as the safest and as the largest.
+const NEAREST: usize = 4;
 /// Chunks that are tried on the best, in sectors; mdadm's own is 1,024.
 const CHUNKS: [u64; 3] = [128, 512, 4096];
 /// The best so many are tried with other chunks, and then without bitmaps (or with them).
@@ -158,6 +162,13 @@ pub fn advise(
     }
     let overlooked = overlooked(question, &bounds, &scored, &tried);
     tried.extend(try_all(question, &overlooked, progress, &mut notes));
+    if !tried.iter().any(|one| one.misses.is_empty()) {
+        let nearest = nearest(question, &scored, &tried);
+        tried.extend(try_all(question, &nearest, progress, &mut notes));
+    } else if question.wishes.are_none() {
+        let offered = offered(question, &scored, &tried);
+        tried.extend(try_all(question, &offered, progress, &mut notes));
+    }
     let refined = with_other_chunks(&tried, &choose(&tried, question));
     tried.extend(try_all(question, &refined, progress, &mut notes));
     let others = with_other_bitmaps(&tried, &choose(&tried, question));
@@ -266,16 +277,20 @@ fn risk_of(question: &Question, loss: &Loss) -> Option<&'static str> {
     Some(if loss.array.value <= most { "sectors" } else { "safety" })
 }
 
-/// Candidates that may yet be the fastest: with as much of their bound as others of their shape have reached at best,
-/// they would come up to the best that meets the wishes.
+/// Candidates that may yet be picked: with as much of their bound as others of their shape have reached at best, they
+/// would come up to the best that meets the wishes, or about, and be larger.
 fn overlooked(
     question: &Question,
     bounds: &Bounds<'_>,
     scored: &[(f64, Candidate)],
     tried: &[Tried],
 ) -> Vec<Candidate> {
-    let meeting = tried.iter().filter(|one| one.misses.is_empty());
-    let Some(best) = meeting.map(|one| one.score).max_by(f64::total_cmp) else { return Vec::new() };
+    let meeting = || tried.iter().filter(|one| one.misses.is_empty());
+    let Some(best) = meeting().map(|one| one.score).max_by(f64::total_cmp) else {
+        return Vec::new();
+    };
+    let about = meeting().filter(|one| one.score >= best - SAME);
+    let room = about.map(|one| one.capacity).max().unwrap_or(0) as f64 * (1.0 + BETTER);
     let mut closest: BTreeMap<String, f64> = BTreeMap::new();
     for one in tried {
         let by = one.score - bounds.score(&one.candidate);
@@ -284,18 +299,71 @@ fn overlooked(
     }
     let expected =
         |(bound, candidate): &(f64, Candidate)| Some(bound + closest.get(&shape(candidate))?);
-    let is_new = |candidate: &Candidate| tried.iter().all(|one| one.candidate != *candidate);
     let mut may_be: Vec<(f64, &Candidate)> = scored
         .iter()
         .filter_map(|one| Some((expected(one)?, &one.1)))
         .filter(|(expected, one)| {
-            *expected >= best && fits(one, question).is_empty() && is_new(one)
+            let is_larger = one.capacity() as f64 > room;
+            *expected >= if is_larger { best - SAME } else { best }
         })
+        .filter(|(_, one)| fits(one, question).is_empty() && is_new(one, tried))
         .collect();
     may_be.sort_by(|a, b| b.0.total_cmp(&a.0));
     let safe =
         may_be.into_iter().filter(|(_, one)| risk_of(question, &glance(question, one)).is_none());
     safe.take(OVERLOOKED).map(|(_, one)| one.clone()).collect()
+}
+
+/// Where nothing meets every wish: candidates that seem to fall short least of capacity, budget or safety, one of them.
+fn nearest(question: &Question, scored: &[(f64, Candidate)], tried: &[Tried]) -> Vec<Candidate> {
+    let wishes = &question.wishes;
+    let short = |one: &Candidate| {
+        short_of_room_and_budget(one.capacity(), one.cost(&question.disks), wishes)
+    };
+    let new = scored.iter().map(|(_, one)| one).filter(|one| is_new(one, tried));
+    let mut new: Vec<(f64, &Candidate)> = new.map(|one| (short(one), one)).collect();
+    new.sort_by(|a, b| a.0.total_cmp(&b.0));
+    new.truncate(GLANCES);
+    let of_one_wish = |(shortfall, one): (f64, &'_ Candidate)| {
+        let loss = glance(question, one);
+        let missed = fits(one, question).len() + usize::from(risk_of(question, &loss).is_some());
+        (missed <= 1).then(|| (shortfall + short_of_safety(&loss, wishes), one.clone()))
+    };
+    let mut new: Vec<(f64, Candidate)> = new.into_iter().filter_map(of_one_wish).collect();
+    new.sort_by(|a, b| a.0.total_cmp(&b.0));
+    new.into_iter().take(NEAREST).map(|(_, one)| one).collect()
+}
+
+/// Where nothing is wished: the safest of what could be fast enough to be offered as that, and the largest of what seems safe
+/// enough.
+fn offered(question: &Question, scored: &[(f64, Candidate)], tried: &[Tried]) -> Vec<Candidate> {
+    let meeting = tried.iter().filter(|one| one.misses.is_empty());
+    let fastest = meeting.map(|one| one.score).fold(f64::NEG_INFINITY, f64::max);
+    let fast = scored.iter().take_while(|(bound, _)| *bound >= fastest + FAST.ln());
+    let mut fast: Vec<&Candidate> =
+        fast.map(|(_, one)| one).filter(|one| is_new(one, tried)).collect();
+    fast.sort_by_key(|one| std::cmp::Reverse(one.tolerance()));
+    fast.truncate(GLANCES);
+    let judged = |one: &Candidate| question.wishes.judged(&glance(question, one));
+    let mut safest: Vec<(f64, &Candidate)> =
+        fast.into_iter().map(|one| (judged(one), one)).collect();
+    safest.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut largest: Vec<&Candidate> = scored.iter().map(|(_, one)| one).collect();
+    largest.sort_by_key(|one| std::cmp::Reverse(one.capacity()));
+    let is_safe = |one: &&Candidate| risk_of(question, &glance(question, one)).is_none();
+    let largest = largest.into_iter().take(GLANCES).filter(is_safe).take(NEAREST);
+    let mut offered: Vec<Candidate> =
+        safest.into_iter().take(NEAREST).map(|(_, one)| one.clone()).collect();
+    for one in largest {
+        if is_new(one, tried) && !offered.contains(one) {
+            offered.push(one.clone());
+        }
+    }
+    offered
+}
+
+fn is_new(candidate: &Candidate, tried: &[Tried]) -> bool {
+    tried.iter().all(|one| one.candidate != *candidate)
 }
 
 /// Candidates of one shape differ in disks and windows.

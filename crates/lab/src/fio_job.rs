@@ -94,8 +94,10 @@ impl JobFile {
         let mut problems: Vec<String> = Vec::new();
         let mut is_global = None;
         for (at, line) in text.lines().enumerate() {
+            // fio takes both for the beginning of a comment wherever they are.
+            let line = line.split(['#', ';']).next().unwrap_or_default();
             let (at, line) = (at + 1, line.trim());
-            if line.is_empty() || line.starts_with(['#', ';']) {
+            if line.is_empty() {
                 continue;
             }
             if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {

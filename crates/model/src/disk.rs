@@ -49,6 +49,20 @@ impl DiskModel {
         }
     }
 
+    /// One of this kind that was written all over without order: the cache zone of shingled tracks is full. Others are as they
+    /// were.
+    #[must_use]
+    pub fn with_full_cache_zone(&self) -> Self {
+        match self {
+            Self::Hard(model) => {
+                let full =
+                    HardDiskModel { cache_zone_is_full: true, ..HardDiskModel::clone(model) };
+                Self::Hard(Arc::new(full))
+            }
+            Self::Solid(_) => self.clone(),
+        }
+    }
+
     /// A disk of this kind that has been idle for long.
     #[must_use]
     pub fn disk(&self) -> Disk {

@@ -144,7 +144,14 @@ impl Profile {
     /// Whether tracks lie over each other.
     #[must_use]
     pub fn is_shingled(&self) -> bool {
-        matches!(&self.kind, Kind::HardDisk(disk) if disk.shingled.is_some())
+        self.cache_zone().is_some()
+    }
+
+    /// Bytes of the zone that takes what is written without order, if tracks lie over each other.
+    #[must_use]
+    pub fn cache_zone(&self) -> Option<u64> {
+        let Kind::HardDisk(disk) = &self.kind else { return None };
+        Some(disk.shingled.as_ref()?.value.cache_blocks * 512)
     }
 
     /// The disk that this describes.

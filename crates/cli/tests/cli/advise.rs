@@ -73,6 +73,20 @@ fn what_cannot_be_met_ends_with_3_and_what_makes_no_sense_with_2() {
 }
 
 #[test]
+fn a_plan_with_a_load_that_cannot_be_tried_is_refused() {
+    let room = tempfile::tempdir().unwrap();
+    let plan = room.path().join("plan.toml");
+    let text = "name = \"p\"\n[[disk]]\nmake = [\"a\", \"b\"]\nsize = \"64M\"\n[[array]]\nlevel = 1\nmembers = 2\n\
+         over = \"fuse\"\n[[workload]]\nname = \"ours\"\npattern = \"uniform\"\n[[workload]]\nname = \"theirs\"\n\
+         program = \"fio\"\njob = \"[j]\\nrw=read\\ndirect=1\\n\"\n";
+    std::fs::write(&plan, text).unwrap();
+    let output = advise(&["--disk=hitachi-80", &format!("--load={}", plan.display())]);
+    let (_, err) = said(&output);
+    assert_eq!(output.status.code(), Some(2), "{err}");
+    assert!(err.contains("the workload \"theirs\" has no pattern"), "{err}");
+}
+
+#[test]
 fn numbers_that_mean_nothing_are_refused_with_their_range() {
     for (option, range) in [
         ("--replace=nan", "from 0 to 100000"),

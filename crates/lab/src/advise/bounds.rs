@@ -35,11 +35,13 @@ impl<'a> Bounds<'a> {
         let mut alone = BTreeMap::new();
         for disk in disks {
             for (index, load) in loads.iter().enumerate() {
+                let span = if disk.is_filled_by(&load.io) { Span::CLEANING } else { span };
                 for is_short in [false, true] {
                     let parts = if is_short { SHORT } else { 1 };
                     let pace = |read| {
                         let io = Io { read, rate: None, ..load.io.clone() };
-                        rate(|| window(disk, disk.sectors / parts), &io, span, seed).bytes_per_s
+                        let make = || window(disk, disk.sectors / parts, &load.io);
+                        rate(make, &io, span, seed).bytes_per_s
                     };
                     let key = (disk.kind.as_str(), is_short, index);
                     alone.entry(key).or_insert_with(|| Alone { read: pace(1.0), write: pace(0.0) });
@@ -109,13 +111,13 @@ fn members_at_work(array: &Array, in_order: bool) -> (f64, f64) {
     }
 }
 
-/// The first sectors of a disk on a link of its own.
-fn window(disk: &Disk, sectors: u64) -> Box<dyn Volume> {
+/// The first sectors of a disk as a load meets it, on a link of its own.
+fn window(disk: &Disk, sectors: u64, io: &Io) -> Box<dyn Volume> {
     let rack: SharedRack = Rc::new(RefCell::new(Rack::default()));
     let index = {
         let mut rack = rack.borrow_mut();
         let link = rack.add_channel(Channel::unbounded());
-        rack.add_disk(&disk.model, link)
+        rack.add_disk(&disk.model_under(io), link)
     };
     disk.queued(Window::new(&rack, index, 0, sectors))
 }

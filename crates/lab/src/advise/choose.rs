@@ -5,15 +5,16 @@
 //! what falls short least. What would change that is found by asking again with one wish changed.
 
 use super::{Question, Tried, Wishes};
+use lapstrake_model::safety::Loss;
 use serde::Serialize;
 
 /// Speeds that differ by less are the same to the models, as a logarithm: what they are off by for one array and another of
 /// the same disks.
 pub(super) const SAME: f64 = 0.1;
 /// What is about half as fast as the fastest is not fast.
-const FAST: f64 = 0.5;
+pub(super) const FAST: f64 = 0.5;
 /// A figure is better than another if it is by this share.
-const BETTER: f64 = 0.03;
+pub(super) const BETTER: f64 = 0.03;
 
 /// What was chosen, by places in the list of what was tried.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -74,11 +75,12 @@ fn offers(tried: &[Tried], question: &Question, pick: Option<usize>) -> Vec<Offe
     let safer = |a: &usize, b: &usize| {
         loss(a).log2().round().total_cmp(&loss(b).log2().round()).then(faster(a, b))
     };
-    let larger =
-        |a: &usize, b: &usize| tried[*b].capacity.cmp(&tried[*a].capacity).then(faster(a, b));
     let all = [
         ("the safest of what is at least half as fast", fast.min_by(safer)),
-        ("the most room of what is safe enough", meeting().min_by(larger)),
+        (
+            "the most room of what is safe enough",
+            largest(tried, meeting()).into_iter().min_by(faster),
+        ),
     ];
     let mut offers: Vec<Offer> = Vec::new();
     for (what, place) in all {
@@ -103,17 +105,38 @@ pub(super) fn misses(tried: &Tried, wishes: &Wishes) -> Vec<&'static str> {
     misses.into_iter().filter(|(_, misses)| *misses).map(|(wish, _)| wish).collect()
 }
 
-/// By what factor, as a logarithm, a candidate falls short of the wishes, all together.
-fn shortfall(tried: &Tried, wishes: &Wishes) -> f64 {
-    let short = |wished: f64, found: f64| (wished / found.max(1e-300)).ln().max(0.0);
-    let capacity = wishes.capacity.map_or(0.0, |least| short(least as f64, tried.capacity as f64));
-    let budget = wishes.budget.map_or(0.0, |most| short(tried.cost.max(1e-9), most.max(1e-9)));
+/// By what factor, as a logarithm, a candidate falls short of the wishes, all together; of speeds the mean, by the loads' weights.
+fn shortfall(tried: &Tried, question: &Question) -> f64 {
+    let wishes = &question.wishes;
     let speeds = wishes.speeds.iter().zip(&tried.speeds);
-    let speed = speeds.map(|(least, speed)| least.map_or(0.0, |least| short(least, *speed)));
-    capacity + budget + short(wishes.judged(&tried.loss), wishes.loss) + speed.sum::<f64>()
+    let speeds = speeds.map(|(least, speed)| least.map_or(0.0, |least| short(least, *speed)));
+    let speed = question.loads.iter().zip(speeds).map(|(load, short)| load.weight * short);
+    let weights: f64 = question.loads.iter().map(|load| load.weight).sum();
+    let speed = speed.sum::<f64>() / weights;
+    short_of_room_and_budget(tried.capacity, tried.cost, wishes)
+        + short_of_safety(&tried.loss, wishes)
+        + speed
 }
 
-/// Places, best first: those that meet all wishes, by speed and the rest; then those that fall short least.
+/// What of it needs no trial.
+pub(super) fn short_of_room_and_budget(capacity: u64, cost: f64, wishes: &Wishes) -> f64 {
+    let capacity = wishes.capacity.map_or(0.0, |least| short(least as f64, capacity as f64));
+    let budget = wishes.budget.map_or(0.0, |most| short(cost.max(1e-9), most.max(1e-9)));
+    capacity + budget
+}
+
+/// What a glance tells of it.
+pub(super) fn short_of_safety(loss: &Loss, wishes: &Wishes) -> f64 {
+    short(wishes.judged(loss), wishes.loss)
+}
+
+/// By what factor, as a logarithm, what was found is less than what was wished.
+fn short(wished: f64, found: f64) -> f64 {
+    (wished / found.max(1e-300)).ln().max(0.0)
+}
+
+/// Places, best first: those that meet all wishes, by speed and the rest; then those that fall short least, of about
+/// equals in the same order.
 fn rank(tried: &[Tried], question: &Question) -> Vec<usize> {
     let wishes = &question.wishes;
     let meets = |place: &usize| misses(&tried[*place], wishes).is_empty();
@@ -124,34 +147,46 @@ fn rank(tried: &[Tried], question: &Question) -> Vec<usize> {
         meeting.retain(|&place| place != best);
         ranked.push(best);
     }
-    let short = |place: &usize| shortfall(&tried[*place], wishes);
     // What lacks a bitmap that it should have is nearest to nothing.
-    let lacks = |place: &usize| wishes.want_bitmap(&tried[*place]);
-    others
-        .sort_by(|a, b| lacks(a).cmp(&lacks(b)).then(short(a).total_cmp(&short(b))).then(a.cmp(b)));
-    ranked.extend(others);
+    let lacks = |place: usize| wishes.want_bitmap(&tried[place]);
+    let short: Vec<f64> = tried.iter().map(|one| shortfall(one, question)).collect();
+    while !others.is_empty() {
+        let with_bitmaps: Vec<usize> =
+            others.iter().copied().filter(|&place| !lacks(place)).collect();
+        let of = if with_bitmaps.is_empty() { &others } else { &with_bitmaps };
+        let least = of.iter().map(|&place| short[place]).fold(f64::INFINITY, f64::min);
+        let nearest: Vec<usize> =
+            of.iter().copied().filter(|&place| short[place] <= least + BETTER).collect();
+        let best = best(tried, &nearest, question);
+        others.retain(|&place| place != best);
+        ranked.push(best);
+    }
     ranked
+}
+
+/// Those that are about as large as the largest.
+fn largest(tried: &[Tried], places: impl Iterator<Item = usize> + Clone) -> Vec<usize> {
+    let most = places.clone().map(|place| tried[place].capacity).max().unwrap_or(0) as f64;
+    places.filter(|&place| tried[place].capacity as f64 >= most * (1.0 - BETTER)).collect()
 }
 
 /// The fastest, or what is about as fast and larger, safer, cheaper, of fewer disks, with a bitmap, or simpler.
 fn best(tried: &[Tried], places: &[usize], question: &Question) -> usize {
     let (wishes, disks) = (&question.wishes, &question.disks);
     let fastest = places.iter().map(|&place| tried[place].score).fold(f64::NEG_INFINITY, f64::max);
-    let about = places.iter().filter(|&&place| tried[place].score >= fastest - SAME);
-    let order = |&&a: &&usize, &&b: &&usize| {
+    let about = places.iter().copied().filter(|&place| tried[place].score >= fastest - SAME);
+    let order = |&a: &usize, &b: &usize| {
         let (a, b) = (&tried[a], &tried[b]);
-        let capacity = |one: &Tried| (one.capacity as f64).ln() / BETTER;
         let loss = |one: &Tried| wishes.judged(&one.loss).max(1e-15).log10();
-        let larger = capacity(a).round().total_cmp(&capacity(b).round());
         let safer = loss(b).round().total_cmp(&loss(a).round());
         let cheaper = b.cost.total_cmp(&a.cost);
         let fewer = b.candidate.disks().len().cmp(&a.candidate.disks().len());
         let bitmap = b.candidate.no_bitmap.cmp(&a.candidate.no_bitmap);
         let simpler = b.candidate.peculiarities(disks).cmp(&a.candidate.peculiarities(disks));
         let faster = a.score.total_cmp(&b.score);
-        larger.then(safer).then(cheaper).then(fewer).then(bitmap).then(simpler).then(faster)
+        safer.then(cheaper).then(fewer).then(bitmap).then(simpler).then(faster)
     };
-    about.max_by(order).copied().unwrap_or(places[0])
+    largest(tried, about).into_iter().max_by(order).unwrap_or(places[0])
 }
 
 /// Those that no other beats: none is as good in everything and better in something.

@@ -17,6 +17,12 @@ pub(super) struct Span {
     pub requests: u64,
 }
 
+impl Span {
+    /// Where shingled disks clean bands, which takes seconds for each.
+    pub const CLEANING: Self =
+        Self { warm_up: Nanos(30_000_000_000), time: Nanos(120_000_000_000), requests: 3_000 };
+}
+
 /// How fast a load goes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Pace {

@@ -2,7 +2,7 @@
 
 use super::Tried;
 use crate::LabError;
-use crate::plan::{Io, Plan};
+use crate::plan::{Io, Pattern, Plan};
 use crate::safety::{SCRUB_DAYS, SPARES, YEARS};
 use lapstrake_model::profile::{Kind, Profile};
 use lapstrake_model::queue::{QueueConfig, Queued};
@@ -149,6 +149,20 @@ impl Disk {
         })
     }
 
+    /// Whether a load fills its cache zone within minutes, and meets it full from then on.
+    pub(super) fn is_filled_by(&self, io: &Io) -> bool {
+        let is_scattered = matches!(io.pattern, Pattern::Uniform | Pattern::Zipf(_));
+        self.profile.is_shingled() && is_scattered && io.read < 1.0
+    }
+
+    /// Its model as a load meets it.
+    pub(super) fn model_under(&self, io: &Io) -> DiskModel {
+        match self.is_filled_by(io) {
+            true => self.model.with_full_cache_zone(),
+            false => self.model.clone(),
+        }
+    }
+
     /// A window of it as arrays meet it: hard disks are behind the block layer's queue.
     pub(super) fn queued(&self, window: Window) -> Box<dyn Volume> {
         let config = match &self.profile.kind {
@@ -202,21 +216,22 @@ impl Question {
     }
 }
 
-/// The loads of a plan of the lab: those whose requests are the lab's own.
+/// The loads of a plan of the lab.
 ///
 /// # Errors
-/// If the plan is wrong or has none.
+/// If the plan is wrong, has none, or one whose requests are not the lab's own.
 pub fn loads_of_plan(path: &Path) -> Result<Vec<Load>, LabError> {
     let plan = Plan::read(path).map_err(|error| LabError::Question { why: error.to_string() })?;
     let load = |workload: crate::plan::Workload| match workload.load {
-        crate::plan::Load::Io(io) => Some(Load { name: workload.name, weight: 1.0, io }),
-        _ => None,
+        crate::plan::Load::Io(io) => Ok(Load { name: workload.name, weight: 1.0, io }),
+        _ => Err(LabError::Question {
+            why: format!(
+                "{}: the workload {:?} has no pattern, and only such can be tried on models of many arrays: leave it out of the \
+                 plan (`lapstrake predict` runs it on the plan's own arrays)",
+                path.display(),
+                workload.name
+            ),
+        }),
     };
-    let loads: Vec<Load> = plan.workloads.into_iter().filter_map(load).collect();
-    if loads.is_empty() {
-        let path = path.display();
-        let why = format!("{path}: no workload has a pattern; others cannot be tried on models");
-        return Err(LabError::Question { why });
-    }
-    Ok(loads)
+    plan.workloads.into_iter().map(load).collect()
 }

@@ -11,6 +11,8 @@ use std::path::Path;
 
 /// Bytes that an ATA cable carries in a second, unless said otherwise.
 const CABLE: u64 = 66_000_000;
+/// What one may carry: beyond is a slip, from less than its slowest mode to more than any SATA link.
+const CABLE_RATES: std::ops::RangeInclusive<u64> = 1_000_000..=1_000_000_000;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -85,7 +87,7 @@ pub fn disks_of(
 /// like others then, their kind says so, and the disks are sorted anew.
 ///
 /// # Errors
-/// If a name is no disk's, or of one that is on a cable, or the rate is none.
+/// If a name is no disk's, or of one that is on a cable, or the rate is no cable's.
 pub fn on_cable(
     mut disks: Vec<Disk>,
     word: &str,
@@ -96,8 +98,9 @@ pub fn on_cable(
         None => (word, CABLE),
     };
     let names: Vec<&str> = names.split(',').map(str::trim).collect();
-    if names.len() < 2 || bytes_per_s == 0 {
-        return Err(wrong(format!("{word}: a cable has two disks at least, and a rate above 0")));
+    if names.len() < 2 || !CABLE_RATES.contains(&bytes_per_s) {
+        let why = "a cable has two disks at least, and carries from 1MB to 1GB a second";
+        return Err(wrong(format!("--cable {word}: {why}")));
     }
     let used = disks.iter().filter_map(|disk| disk.cable).map(|cable| cable.number);
     let number = used.max().unwrap_or(0) + 1;

@@ -305,6 +305,63 @@ fn the_fastest_that_meets_the_wishes_is_picked_and_of_equals_the_larger() {
 }
 
 #[test]
+fn a_little_more_room_is_no_more_and_speeds_count_as_in_the_answer() {
+    let mut question = question(&["hdd-4tb"], "backup");
+    let about = [made(1001, 100.0, 1e-4, 1.0), made(1000, 109.0, 1e-4, 1.0)];
+    assert_eq!(choose(&about, &question).pick, Some(1));
+    let slow =
+        [made(1001, 50.0, 1e-4, 1.0), made(1000, 90.0, 1e-4, 1.0), made(900, 150.0, 1e-4, 1.0)];
+    let offers = choose(&slow, &question).offers;
+    assert_eq!(offers.iter().map(|offer| offer.place).collect::<Vec<_>>(), [1]);
+    question.wishes.capacity = Some(2000);
+    assert_eq!(choose(&slow, &question).pick, Some(1));
+    // Three times as much is written as read.
+    question.wishes = Wishes { capacity: None, speeds: vec![Some(1e3); 2], ..question.wishes };
+    let of = |speeds: [f64; 2]| {
+        let score = question.score(&speeds);
+        Tried { speeds: speeds.to_vec(), score, ..made(1000, 1.0, 1e-4, 1.0) }
+    };
+    assert_eq!(choose(&[of([100.0, 900.0]), of([200.0, 300.0])], &question).pick, Some(1));
+}
+
+#[test]
+fn where_nothing_meets_the_budget_the_nearest_to_it_is_told() {
+    let mut question = question(&["hdd-4tbx4@100"], "media");
+    for (budget, expected) in [(300.0, vec![]), (299.0, vec!["budget"]), (150.0, vec!["budget"])] {
+        question.wishes.budget = Some(budget);
+        let advice = advise(&question, &|_, _| {}).unwrap();
+        let pick = &advice.tried[advice.choice.pick.unwrap()];
+        assert_eq!((pick.cost, &pick.misses), (300.0, &expected), "{budget}: {pick:?}");
+    }
+}
+
+#[test]
+fn the_safest_that_is_offered_is_the_safest() {
+    let question = question(&["ST3160215A", "ST340015A", "SP1614N"], "backup");
+    let advice = advise(&question, &|_, _| {}).unwrap();
+    let offer = advice.choice.offers.iter().find(|offer| offer.what.starts_with("the safest"));
+    let safest = &advice.tried[offer.unwrap().place].candidate;
+    assert_eq!((safest.arrays[0].level, safest.tolerance()), (Some(Level::Raid1), 2));
+}
+
+#[test]
+fn small_writes_everywhere_are_not_for_shingled_disks() {
+    let mut question = question(&["hdd-8tb-shingledx2", "hdd-20tbx2"], "vm-host");
+    question.wishes.sectors_may_go = true;
+    let advice = advise(&question, &|_, _| {}).unwrap();
+    let pick = &advice.tried[advice.choice.pick.unwrap()];
+    let is_shingled = |disk: &usize| question.disks[*disk].profile.is_shingled();
+    assert!(!pick.candidate.disks().iter().any(is_shingled), "{pick:?}");
+    // A band is read and written anew, 256 MiB, for each eighty writes or so.
+    let disk = question.disks.iter().position(|disk| disk.profile.is_shingled()).unwrap();
+    let part = DiskWindow { disk, first: 0, sectors: question.disks[disk].sectors };
+    let bare = Array { level: None, layout: None, chunk: None, parts: vec![part] };
+    let (paces, _) = trial::speeds(&Candidate::one(bare), &question, 1, SPAN).unwrap();
+    let rate = paces[0].bytes_per_s / 8192.0;
+    assert!((10.0..300.0).contains(&rate), "{rate} requests a second");
+}
+
+#[test]
 fn six_unlike_disks_have_an_answer() {
     let mut question = question(&SIX, "file-server");
     question.wishes.capacity = Some(5 << 40);
@@ -378,7 +435,13 @@ fn disks_on_one_cable_are_slower_together_and_unlike_others() {
     let three = on_cable(three, "hitachi-80-1,hitachi-80-3", &rate).unwrap();
     let kinds: BTreeSet<&str> = three.iter().map(|disk| disk.kind.as_str()).collect();
     assert_eq!(kinds, BTreeSet::from(["hitachi-80", "hitachi-80 on cable 1"]));
-    for bad in ["hitachi-80-1", "hitachi-80-2,x", "hitachi-80-1,hitachi-80-2", "hitachi-80-2,x@y"] {
+    for bad in [
+        "hitachi-80-1",
+        "hitachi-80-2,x",
+        "hitachi-80-1,hitachi-80-2",
+        "hitachi-80-2,x@y",
+        "hitachi-80-2,hitachi-80-3@100000",
+    ] {
         assert!(on_cable(three.clone(), bad, &rate).is_err(), "{bad}");
     }
 }

@@ -1,8 +1,8 @@
 //! A candidate tried: the real engine on models of the disks, in virtual time.
 //!
 //! Each figure has a run of its own, on disks that have been idle: whole, without one disk, and while that
-//! disk is rebuilt. What it does not do: fill disks. Solid-state disks are tried while their fast cells
-//! last, and nothing has been written where an array is new.
+//! disk is rebuilt; loads that write without order meet shingled disks with their cache zone full. What it does not do: fill
+//! disks. Solid-state disks are tried while their fast cells last, and nothing has been written where an array is new.
 
 use super::candidate::{Array, Candidate, DiskWindow, Join};
 use super::drive::{Pace, Span, rate};
@@ -69,20 +69,23 @@ fn speed(
     seed: u64,
     span: Span,
 ) -> Result<Pace, ArrayError> {
+    let is_filled = |disk: &usize| question.disks[*disk].is_filled_by(&load.io);
+    let span = if candidate.disks().iter().any(is_filled) { Span::CLEANING } else { span };
+    let volume = || volume(candidate, question, load, state, seed);
     // Whether it can be built is seen once; then it can be again.
-    volume(candidate, question, state, seed)?;
-    let make = || volume(candidate, question, state, seed).expect("built before");
-    Ok(rate(make, &load.io, span, seed))
+    volume()?;
+    Ok(rate(|| volume().expect("built before"), &load.io, span, seed))
 }
 
-/// The volume that a candidate is.
+/// The volume that a candidate is, as a load meets it.
 fn volume(
     candidate: &Candidate,
     question: &Question,
+    load: &Load,
     state: State,
     seed: u64,
 ) -> Result<Box<dyn Volume>, ArrayError> {
-    let bench = Bench::new(&question.disks, seed);
+    let bench = Bench::new(&question.disks, Some(load), seed);
     let mut volumes = Vec::new();
     for array in &candidate.arrays {
         volumes.push(match array.level {
@@ -121,7 +124,7 @@ pub(super) fn rebuild_hours(
         let write_cache = question.disks[onto].model.write_cache();
         let time = sync_time(PLACES, write_cache, |from| {
             let state = State::Rebuilt { lost: disk, onto, from };
-            Bench::new(&question.disks, question.seed)
+            Bench::new(&question.disks, None, question.seed)
                 .array(candidate, array, level, question, state)
         })?;
         // Its places were tried with fast cells free. And it must be finite whatever happens: safety would take a disk
@@ -139,7 +142,7 @@ pub(super) fn growth_hours(candidate: &Candidate, question: &Question) -> Option
     let level = array.level.filter(|level| level.is_parity() || *level == Level::Raid10)?;
     let disk = array.parts.last()?.disk;
     let grown = || {
-        let bench = Bench::new(&question.disks, question.seed);
+        let bench = Bench::new(&question.disks, None, question.seed);
         let config = bench.config(candidate, array, level, question, State::Whole);
         (config, vec![bench.one_more(array, question.seed)])
     };
@@ -161,7 +164,8 @@ struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    fn new(disks: &'a [Disk], seed: u64) -> Self {
+    /// As the load meets them, or idle ones.
+    fn new(disks: &'a [Disk], load: Option<&Load>, seed: u64) -> Self {
         let mut rack = Rack::default();
         let mut cables = BTreeMap::new();
         for (disk, number) in disks.iter().zip(0..) {
@@ -171,7 +175,8 @@ impl<'a> Bench<'a> {
                     .entry(cable.number)
                     .or_insert_with(|| rack.add_channel(Channel::held(cable.bytes_per_s))),
             };
-            rack.add_disk(&disk.model.another(seed ^ number << 32), link);
+            let model = load.map_or_else(|| disk.model.clone(), |load| disk.model_under(&load.io));
+            rack.add_disk(&model.another(seed ^ number << 32), link);
         }
         Self { disks, rack: Rc::new(RefCell::new(rack)) }
     }

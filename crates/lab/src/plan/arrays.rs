@@ -252,9 +252,12 @@ fn state(wanted: &RawState, choice: &Choice) -> Result<State, String> {
         return Err("only md arrays (lapstrake, md) are measured without a member".into());
     }
     let level = choice.shape.level.ok_or("it has no level")?;
-    let last = choice.members.iter().rev().find(|leg| **leg != Leg::Missing);
+    // Without its parity a RAID4 reads as before.
+    let parity = (level == Level::Raid4).then(|| choice.members.len() - 1);
+    let mut last = choice.members.iter().enumerate().rev();
+    let last = last.find(|(slot, leg)| **leg != Leg::Missing && Some(*slot) != parity);
     let names = match (names.is_empty(), last) {
-        (true, Some(last)) => vec![last.name().to_owned()],
+        (true, Some((_, last))) => vec![last.name().to_owned()],
         _ => names,
     };
     let is_own = |name: &String| choice.members.iter().any(|leg| leg.name() == *name);

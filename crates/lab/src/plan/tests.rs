@@ -148,6 +148,14 @@ fn a_disk_of_a_nested_array_can_be_missing() {
 }
 
 #[test]
+fn a_raid4_is_degraded_without_data_not_without_its_parity() {
+    for (level, expected) in [(4, "b"), (5, "c")] {
+        let array = format!("[[array]]\nlevel = {level}\nmembers = 3\nstates = [\"degraded\"]\n");
+        assert_eq!(good(&with(&array)).arrays[0].states, [State::Degraded(vec![expected.into()])]);
+    }
+}
+
+#[test]
 fn errors_have_their_line() {
     let cases = [
         (
@@ -223,6 +231,14 @@ fn errors_have_their_line() {
         (
             "[[array]]\nlevel = 1\nbitmap = \"internal\"\nbitmap-chunk = \"5K\"\nmembers = 2\n",
             "9: the array cannot be built: a bitmap chunk of 5120 bytes is not possible here",
+        ),
+        (
+            "[[array]]\nlevel = 0\nmembers = 2\nfilesystem = \"ext4\"\n[[workload]]\nname = \"w\"\nprogram = \"pgbench\"\nscale = 0\n",
+            "16: scale is 1 at least",
+        ),
+        (
+            "[[array]]\nlevel = 0\nmembers = 2\nfilesystem = \"ext4\"\n[[workload]]\nname = \"w\"\nprogram = \"pgbench\"\nclients = 0\n",
+            "16: clients is 1 at least",
         ),
         (
             "[[array]]\nlevel = 0\nmembers = 2\n[[workload]]\nname = \"w\"\npattern = \"uniform\"\nfrom = \"1G\"\n",

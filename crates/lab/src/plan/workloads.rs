@@ -300,9 +300,6 @@ fn like_load(raw: &RawWorkload, like: LikeName, problems: &mut Problems<'_>) -> 
         LikeName::Hdparm => Like::Hdparm,
         LikeName::Bonnie => {
             let chunk = of_a_byte(raw.chunk.as_ref(), 8192, "chunk", problems);
-            if let Some(times) = raw.times.as_ref().filter(|times| *times.get_ref() == 0) {
-                problems.at(times.span(), "times is 1 at least");
-            }
             Like::Bonnie {
                 version: raw.version.unwrap_or_default(),
                 size,
@@ -310,7 +307,7 @@ fn like_load(raw: &RawWorkload, like: LikeName, problems: &mut Problems<'_>) -> 
                 chunk,
                 files: raw.files.unwrap_or(16 * 1024),
                 sync: raw.sync.unwrap_or(false),
-                times: raw.times.as_ref().map_or(1, |times| *times.get_ref()),
+                times: at_least_one(raw.times.as_ref(), 1, "times", problems),
                 fast: raw.fast.unwrap_or(false),
             }
         }
@@ -351,6 +348,20 @@ fn of_a_byte(
         problems.at(size.span(), format!("{what} is 1 byte at least"));
     }
     size.get_ref().0.max(1)
+}
+
+/// A number of something that a load cannot do without.
+fn at_least_one(
+    raw: Option<&Spanned<u32>>,
+    default: u32,
+    key: &str,
+    problems: &mut Problems<'_>,
+) -> u32 {
+    let Some(number) = raw else { return default };
+    if *number.get_ref() == 0 {
+        problems.at(number.span(), format!("{key} is 1 at least"));
+    }
+    *number.get_ref()
 }
 
 /// Where a load goes is the array's to say: elsewhere nobody has asked whether it may be written to.
@@ -407,9 +418,9 @@ fn program_load(
                 problems.at(span, "mode is simple, extended or prepared");
             }
             Some(Program::Pgbench {
-                scale: raw.scale.unwrap_or(10),
-                clients: raw.clients.unwrap_or(10),
-                jobs: raw.jobs.unwrap_or(2),
+                scale: at_least_one(raw.scale.as_ref(), 10, "scale", problems),
+                clients: at_least_one(raw.clients.as_ref(), 10, "clients", problems),
+                jobs: at_least_one(raw.jobs.as_ref(), 2, "jobs", problems),
                 mode: mode.to_owned(),
                 configuration: raw.configuration.clone().unwrap_or_default(),
                 transaction_cpu: raw.transaction_cpu.map_or(TRANSACTION_CPU, |time| time.0),

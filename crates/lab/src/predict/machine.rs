@@ -92,6 +92,7 @@ impl Drives {
         }
         if faults.is_empty() {
             this.note_shared(&plan.disks);
+            this.note_shingled();
             Ok(this)
         } else {
             Err(faults)
@@ -117,6 +118,22 @@ impl Drives {
                 )
             }));
         }
+    }
+
+    /// Runs begin with disks as new, and may end before the cache zone of shingled ones is full.
+    fn note_shingled(&mut self) {
+        let zones = self
+            .drives
+            .values()
+            .filter_map(|Drive { profile, .. }| Some((&profile.name, profile.cache_zone()?)));
+        let zones: BTreeMap<&String, u64> = zones.collect();
+        self.notes.extend(zones.into_iter().map(|(name, zone)| {
+            format!(
+                "{name} is shingled, and its cache zone of {} empty when a run begins: once writes without order have filled it, \
+                 each waits for a band to be cleaned, and only a run that writes more than that tells of it",
+                units::bytes(zone)
+            )
+        }));
     }
 
     fn add(

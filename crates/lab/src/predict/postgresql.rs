@@ -38,8 +38,15 @@ pub(super) fn run(
     else {
         return Err("it is not pgbench".into());
     };
-    let server = server(configuration)?;
+    let (server, passed_over) = server(configuration)?;
     let mut config = config(array, machine, processor);
+    if server.shared_buffers >= config.memory {
+        return Err(format!(
+            "shared_buffers of {} MiB do not fit into the machine's memory of {} MiB (`memory` of [machine])",
+            server.shared_buffers >> 20,
+            config.memory >> 20,
+        ));
+    }
     let left = config.memory.saturating_sub(server.shared_buffers);
     (config.low_memory, config.memory) = (config.low_memory.min(left), left);
     let load = Pgbench {
@@ -62,7 +69,11 @@ pub(super) fn run(
         marks: Vec::new(),
     };
     phase.whole = false;
-    Ok(Ran { phase, over: system.now(), limit: limit(&ran.waits) })
+    let mut limit = limit(&ran.waits);
+    if !passed_over.is_empty() {
+        limit += &format!("; not modelled of its configuration: {}", passed_over.join(", "));
+    }
+    Ok(Ran { phase, over: system.now(), limit })
 }
 
 /// What its clients wait for most, in words.
@@ -83,12 +94,12 @@ fn limit(waits: &Waits) -> String {
     format!("is limited by {what}: {:.0} % of its clients' time; {checkpoints}", 100.0 * share)
 }
 
-/// What counts of lines for postgresql.conf; what is not said is as in PostgreSQL 9.6 and later.
+/// What counts of lines for postgresql.conf, and the names of the others; what is not said is as in PostgreSQL 9.6 and later.
 ///
 /// # Errors
-/// What is not modelled, or not a value.
-pub(super) fn server(configuration: &str) -> Result<Server, String> {
-    let mut server = Server::default();
+/// What would be something else altogether, or not a value.
+pub(super) fn server(configuration: &str) -> Result<(Server, Vec<String>), String> {
+    let (mut server, mut passed_over) = (Server::default(), Vec::new());
     let (mut log_max, mut wal_buffers, mut segments) = (1u64 << 30, None, None);
     for line in configuration.lines() {
         let line = line.split('#').next().unwrap_or_default().trim();
@@ -116,10 +127,10 @@ pub(super) fn server(configuration: &str) -> Result<Server, String> {
             }
             "synchronous_commit" => server.synchronous_commit = waits(value).ok_or_else(wrong)?,
             "full_page_writes" => server.full_page_writes = switch(value).ok_or_else(wrong)?,
-            "fsync" if !switch(value).ok_or_else(wrong)? => {
-                return Err("PostgreSQL is modelled with fsync = on".into());
-            }
-            _ => {}
+            "fsync" if switch(value).ok_or_else(wrong)? => {}
+            "fsync" => return Err("PostgreSQL is modelled with fsync = on".into()),
+            "" => {}
+            _ => passed_over.push(key),
         }
     }
     let target = server.checkpoint_completion_target;
@@ -133,7 +144,7 @@ pub(super) fn server(configuration: &str) -> Result<Server, String> {
     server.checkpoint_segments = segments.unwrap_or(of_size).max(1);
     let share = (server.shared_buffers / 32).clamp(64 << 10, SEGMENT);
     server.wal_buffers = wal_buffers.unwrap_or(share);
-    Ok(server)
+    Ok((server, passed_over))
 }
 
 /// A size in PostgreSQL's words: `128MB`, or a number of the setting's own unit.
@@ -175,21 +186,24 @@ mod tests {
     fn a_configuration_is_read_as_postgresql_reads_it() {
         let text = "synchronous_commit = off # fast\nshared_buffers 2GB\nmax_wal_size = '4GB'\n\
              checkpoint_timeout=15min\ncheckpoint_completion_target = 0.5\nwork_mem = 64MB\nfsync = on\n";
-        let server = server(text).unwrap();
+        let (server, passed_over) = server(text).unwrap();
+        assert_eq!(passed_over, ["work_mem"]);
         assert!(!server.synchronous_commit && server.full_page_writes && server.sorts_checkpoints);
         assert_eq!(server.shared_buffers, 2 << 30);
         assert_eq!(server.wal_buffers, SEGMENT);
         assert_eq!(server.checkpoint_segments, 256 * 2 / 3);
         assert_eq!(server.checkpoint_timeout, Nanos::from_ms(900e3));
-        assert_eq!(super::server("").unwrap(), Server::default());
-        assert_eq!(super::server("wal_buffers = -1").unwrap(), Server::default());
-        assert_eq!(super::server("wal_buffers = 0").unwrap().wal_buffers, 32768);
-        assert_eq!(super::server("shared_buffers = 1000").unwrap().shared_buffers, 8_192_000);
+        let server = |text| super::server(text).unwrap().0;
+        assert_eq!(server("\n# nothing\n"), Server::default());
+        assert_eq!(server("wal_buffers = -1"), Server::default());
+        assert_eq!(server("wal_buffers = 0").wal_buffers, 32768);
+        assert_eq!(server("shared_buffers = 1000").shared_buffers, 8_192_000);
     }
 
     #[test]
     fn segments_are_an_older_servers() {
-        let server = server("checkpoint_segments = 3\ncheckpoint_completion_target = 0.5").unwrap();
+        let (server, _) =
+            server("checkpoint_segments = 3\ncheckpoint_completion_target = 0.5").unwrap();
         assert_eq!((server.checkpoint_segments, server.sorts_checkpoints), (3, false));
     }
 

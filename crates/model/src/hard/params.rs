@@ -137,6 +137,8 @@ pub struct HardDiskModel {
     pub block_ps: u64,
     /// Bands, if tracks overlap.
     pub shingles: Option<Shingles>,
+    /// The cache zone of these is full at first, with blocks of all bands alike.
+    pub cache_zone_is_full: bool,
     /// Commands that the disk takes in at once.
     pub queue_depth: usize,
     /// In which order they get the arm.

@@ -7,7 +7,7 @@
 //! What it does not do: read from the cache zone. A read goes to the block's home.
 
 use crate::Nanos;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// Sizes of a shingled disk, in blocks.
@@ -28,6 +28,8 @@ pub(super) struct ShingleState {
     next: BTreeMap<u64, u64>,
     /// Blocks in the cache zone, by band.
     cached: BTreeMap<u64, u64>,
+    /// The same, with the band that has the most of them last.
+    by_blocks: BTreeSet<(u64, u64)>,
     cached_blocks: u64,
 }
 
@@ -38,8 +40,21 @@ impl ShingleState {
     const STREAMS: usize = 64;
 
     pub fn new(sizes: Shingles) -> Self {
-        let (next, cached) = (BTreeMap::new(), BTreeMap::new());
-        Self { sizes, next, cached, cached_blocks: 0 }
+        Self {
+            sizes,
+            next: BTreeMap::new(),
+            cached: BTreeMap::new(),
+            by_blocks: BTreeSet::new(),
+            cached_blocks: 0,
+        }
+    }
+
+    /// The cache zone is full, with blocks of all bands alike.
+    pub fn full(sizes: Shingles, disk_blocks: u64) -> Self {
+        let bands = disk_blocks.div_ceil(sizes.band_blocks);
+        let each = sizes.cache_blocks.div_ceil(bands);
+        let (cached, by_blocks) = (0..bands).map(|band| ((band, each), (each, band))).unzip();
+        Self { cached, by_blocks, cached_blocks: each * bands, ..Self::new(sizes) }
     }
 
     /// Whether a write goes to its place.
@@ -61,7 +76,10 @@ impl ShingleState {
             return true;
         }
         let blocks = range.end - range.start;
-        *self.cached.entry(band).or_default() += blocks;
+        let cached = self.cached.entry(band).or_default();
+        self.by_blocks.remove(&(*cached, band));
+        *cached += blocks;
+        self.by_blocks.insert((*cached, band));
         self.cached_blocks += blocks;
         false
     }
@@ -72,14 +90,16 @@ impl ShingleState {
             return None;
         }
         // The band with the most to gain.
-        let (&band, _) = self.cached.iter().max_by_key(|&(band, blocks)| (*blocks, *band))?;
+        let (_, band) = *self.by_blocks.last()?;
         Some(band * self.sizes.band_blocks..(band + 1) * self.sizes.band_blocks)
     }
 
     /// A band is as it should be.
     pub fn cleaned(&mut self, range: &Range<u64>) {
         let band = range.start / self.sizes.band_blocks;
-        self.cached_blocks -= self.cached.remove(&band).unwrap_or(0);
+        let blocks = self.cached.remove(&band).unwrap_or(0);
+        self.by_blocks.remove(&(blocks, band));
+        self.cached_blocks -= blocks;
     }
 
     /// Where in the cache zone, which is at the disk's front, the next block goes.
@@ -104,5 +124,16 @@ mod tests {
         state.cleaned(&(300..400));
         assert_eq!(state.to_clean(false), None);
         assert_eq!(state.to_clean(true), Some(0..100));
+    }
+
+    #[test]
+    fn a_full_cache_zone_is_cleaned_band_by_band() {
+        let mut state = ShingleState::full(Shingles { band_blocks: 100, cache_blocks: 30 }, 950);
+        let last = state.to_clean(false).unwrap();
+        assert_eq!(last, 900..1000);
+        state.cleaned(&last);
+        assert_eq!(state.to_clean(false), None);
+        assert!(!state.write(&(5..8)));
+        assert_eq!(state.to_clean(false), Some(0..100), "it has the most to gain now");
     }
 }
