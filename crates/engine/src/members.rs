@@ -418,8 +418,8 @@ impl Members {
     }
 
     /// What a read of `sector` costs on this member, lowest best: a moving head pays for distance, and nothing where the last
-    /// read ended; other members pay for their queue, and then for not going on there: a stream at depth 1 stays, and
-    /// at a greater depth has all copies work.
+    /// read ended, whatever waits there; other members pay for their queue, and then for not going on there. So a stream
+    /// stays on a copy with a head, and at depth 1 on any; at a greater depth all copies without a head work.
     #[must_use]
     pub fn cost(&self, member: MemberId, sector: Sector) -> (u64, u64) {
         let entry = &self.all[member.0 as usize];

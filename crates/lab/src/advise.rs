@@ -37,13 +37,16 @@ pub use text::text;
 
 use crate::LabError;
 use bounds::Bounds;
-use choose::{BETTER, FAST, SAME, choose, misses, short_of_room_and_budget, short_of_safety};
+use choose::{
+    BETTER, FAST, SAME, choose, misses, rounded, short_of_room_and_budget, short_of_safety,
+};
 use drive::Span;
 use lapstrake_geometry::{Level, Sectors};
 use lapstrake_model::Nanos;
 use lapstrake_model::safety::{Effort, Loss};
 use lapstrake_sim::array::ArrayError;
 use looks::{Look, look_again};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -151,23 +154,30 @@ pub fn advise(
     let fitting = scored.iter().filter(|(_, one)| fits(one, question).is_empty()).count();
     if fitting == 0 {
         // What falls short least is not what is fastest.
-        scored.sort_by_key(|(_, one)| std::cmp::Reverse(one.capacity()));
+        scored.sort_by_key(|(_, one)| Reverse(one.capacity()));
     }
+    let possible = scored.len();
+    let largest = scored.iter().map(|(_, one)| one.capacity()).max().unwrap_or(0);
     let (promising, safest) = promising(question, &scored, fitting > 0);
     let mut notes = Vec::new();
-    let mut tried = try_all(question, &promising, progress, &mut notes);
+    let mut tried = Vec::new();
+    let mut try_now = |tried: &mut Vec<Tried>, untried: &mut Vec<_>, those: Vec<Candidate>| {
+        tried.extend(try_all(question, &those, progress, &mut notes));
+        untried.retain(|(_, one)| !those.contains(one));
+    };
+    try_now(&mut tried, &mut scored, promising);
     let is_safe = |one: &Tried| !one.misses.contains(&"safety");
     if !tried.iter().any(|one| is_safe(one) && fits(&one.candidate, question).is_empty()) {
-        tried.extend(try_all(question, &safest, progress, &mut notes));
+        try_now(&mut tried, &mut scored, safest);
     }
     let overlooked = overlooked(question, &bounds, &scored, &tried);
-    tried.extend(try_all(question, &overlooked, progress, &mut notes));
+    try_now(&mut tried, &mut scored, overlooked);
     if !tried.iter().any(|one| one.misses.is_empty()) {
-        let nearest = nearest(question, &scored, &tried);
-        tried.extend(try_all(question, &nearest, progress, &mut notes));
+        let nearest = nearest(question, &scored);
+        try_now(&mut tried, &mut scored, nearest);
     } else if question.wishes.are_none() {
         let offered = offered(question, &scored, &tried);
-        tried.extend(try_all(question, &offered, progress, &mut notes));
+        try_now(&mut tried, &mut scored, offered);
     }
     let refined = with_other_chunks(&tried, &choose(&tried, question));
     tried.extend(try_all(question, &refined, progress, &mut notes));
@@ -183,8 +193,7 @@ pub fn advise(
     for (place, hours) in told.into_iter().zip(hours) {
         tried[place].growth_hours = hours;
     }
-    let largest = scored.iter().map(|(_, one)| one.capacity()).max().unwrap_or(0);
-    Ok(Advice { possible: scored.len(), fitting, largest, tried, choice, notes })
+    Ok(Advice { possible, fitting, largest, tried, choice, notes })
 }
 
 /// Which of the wishes that need no trial a candidate breaks.
@@ -243,13 +252,8 @@ fn promising(
     }
     // Of equals the faster stays first.
     risky.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let mut shapes: BTreeMap<String, usize> = BTreeMap::new();
-    let few = |candidate: &&Candidate| {
-        let count = shapes.entry(shape(candidate)).or_default();
-        *count += 1;
-        *count <= TRIED_ALIKE
-    };
-    let safest = risky.into_iter().map(|(_, candidate)| candidate).filter(few).take(TRIED);
+    let risky = risky.into_iter().map(|(_, candidate)| candidate);
+    let safest = few_of_each_shape(risky, |candidate| candidate).take(TRIED);
     let safest = safest.filter(|candidate| !kept.contains(candidate)).cloned().collect();
     (kept, safest)
 }
@@ -306,64 +310,101 @@ fn overlooked(
             let is_larger = one.capacity() as f64 > room;
             *expected >= if is_larger { best - SAME } else { best }
         })
-        .filter(|(_, one)| fits(one, question).is_empty() && is_new(one, tried))
+        .filter(|(_, one)| fits(one, question).is_empty())
         .collect();
     may_be.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let safe =
-        may_be.into_iter().filter(|(_, one)| risk_of(question, &glance(question, one)).is_none());
+    let is_safe =
+        |(_, one): &(f64, &Candidate)| risk_of(question, &glance(question, one)).is_none();
+    let safe = may_be.into_iter().take(GLANCES).filter(is_safe);
     safe.take(OVERLOOKED).map(|(_, one)| one.clone()).collect()
 }
 
-/// Where nothing meets every wish: candidates that seem to fall short least of capacity, budget or safety, one of them.
-fn nearest(question: &Question, scored: &[(f64, Candidate)], tried: &[Tried]) -> Vec<Candidate> {
-    let wishes = &question.wishes;
+/// Where nothing meets every wish: of the candidates that seem to miss one at most of capacity, budget and safety those that
+/// fall short least.
+fn nearest(question: &Question, untried: &[(f64, Candidate)]) -> Vec<Candidate> {
     let short = |one: &Candidate| {
-        short_of_room_and_budget(one.capacity(), one.cost(&question.disks), wishes)
+        short_of_room_and_budget(one.capacity(), one.cost(&question.disks), &question.wishes)
     };
-    let new = scored.iter().map(|(_, one)| one).filter(|one| is_new(one, tried));
-    let mut new: Vec<(f64, &Candidate)> = new.map(|one| (short(one), one)).collect();
-    new.sort_by(|a, b| a.0.total_cmp(&b.0));
-    new.truncate(GLANCES);
-    let of_one_wish = |(shortfall, one): (f64, &'_ Candidate)| {
-        let loss = glance(question, one);
-        let missed = fits(one, question).len() + usize::from(risk_of(question, &loss).is_some());
-        (missed <= 1).then(|| (shortfall + short_of_safety(&loss, wishes), one.clone()))
-    };
-    let mut new: Vec<(f64, Candidate)> = new.into_iter().filter_map(of_one_wish).collect();
-    new.sort_by(|a, b| a.0.total_cmp(&b.0));
-    new.into_iter().take(NEAREST).map(|(_, one)| one).collect()
+    let with_shortfall = untried.iter().map(|(bound, one)| (short(one), *bound, one));
+    let (mut fitting, mut others): (Vec<_>, Vec<_>) =
+        with_shortfall.partition(|(shortfall, ..)| *shortfall == 0.0);
+    fitting.sort_by_key(|(_, _, one)| Reverse(one.tolerance()));
+    others.retain(|(_, _, one)| fits(one, question).len() == 1);
+    others.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let half = GLANCES / 2;
+    let seen: Vec<_> =
+        fitting.into_iter().take(half).chain(others.into_iter().take(half)).collect();
+    let losses = on_all_cores(&seen, |(_, _, one)| glance(question, one));
+    let mut near: Vec<(f64, f64, &Candidate)> = Vec::new();
+    for ((shortfall, bound, one), loss) in seen.into_iter().zip(losses) {
+        if shortfall == 0.0 || risk_of(question, &loss).is_none() {
+            near.push((shortfall + short_of_safety(&loss, &question.wishes), bound, one));
+        }
+    }
+    near.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1)));
+    near.into_iter().take(NEAREST).map(|(_, _, one)| one.clone()).collect()
+}
+
+/// A candidate that seems safe enough.
+struct Safe<'a> {
+    candidate: &'a Candidate,
+    /// How likely it loses data, by a glance.
+    loss: f64,
+    bound: f64,
+}
+
+/// Of the first of these those that seem safe enough.
+fn safe<'a>(question: &Question, mut of: Vec<&'a (f64, Candidate)>) -> Vec<Safe<'a>> {
+    of.truncate(GLANCES);
+    let losses = on_all_cores(&of, |(_, one)| glance(question, one));
+    let all = losses.into_iter().zip(of);
+    let safe = all.filter(|(loss, _)| risk_of(question, loss).is_none());
+    safe.map(|(loss, (bound, candidate))| Safe {
+        candidate,
+        loss: rounded(question.wishes.judged(&loss)),
+        bound: *bound,
+    })
+    .collect()
 }
 
 /// Where nothing is wished: the safest of what could be fast enough to be offered as that, and the largest of what seems safe
 /// enough.
-fn offered(question: &Question, scored: &[(f64, Candidate)], tried: &[Tried]) -> Vec<Candidate> {
+fn offered(question: &Question, untried: &[(f64, Candidate)], tried: &[Tried]) -> Vec<Candidate> {
     let meeting = tried.iter().filter(|one| one.misses.is_empty());
     let fastest = meeting.map(|one| one.score).fold(f64::NEG_INFINITY, f64::max);
-    let fast = scored.iter().take_while(|(bound, _)| *bound >= fastest + FAST.ln());
-    let mut fast: Vec<&Candidate> =
-        fast.map(|(_, one)| one).filter(|one| is_new(one, tried)).collect();
-    fast.sort_by_key(|one| std::cmp::Reverse(one.tolerance()));
-    fast.truncate(GLANCES);
-    let judged = |one: &Candidate| question.wishes.judged(&glance(question, one));
-    let mut safest: Vec<(f64, &Candidate)> =
-        fast.into_iter().map(|one| (judged(one), one)).collect();
-    safest.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let mut largest: Vec<&Candidate> = scored.iter().map(|(_, one)| one).collect();
-    largest.sort_by_key(|one| std::cmp::Reverse(one.capacity()));
-    let is_safe = |one: &&Candidate| risk_of(question, &glance(question, one)).is_none();
-    let largest = largest.into_iter().take(GLANCES).filter(is_safe).take(NEAREST);
-    let mut offered: Vec<Candidate> =
-        safest.into_iter().take(NEAREST).map(|(_, one)| one.clone()).collect();
-    for one in largest {
-        if is_new(one, tried) && !offered.contains(one) {
-            offered.push(one.clone());
+    let faster = |a: &Safe<'_>, b: &Safe<'_>| b.bound.total_cmp(&a.bound);
+    let is_fast = |(bound, _): &&(f64, Candidate)| *bound >= fastest + FAST.ln();
+    let mut fast: Vec<_> = untried.iter().filter(is_fast).collect();
+    fast.sort_by_key(|(_, one)| Reverse(one.tolerance()));
+    let mut safest = safe(question, fast);
+    safest.sort_by(|a, b| a.loss.total_cmp(&b.loss).then(faster(a, b)));
+    let mut large: Vec<_> = untried.iter().collect();
+    large.sort_by_key(|(_, one)| Reverse(one.capacity()));
+    let large = few_of_each_shape(large.into_iter(), |(_, one)| one).collect();
+    let mut largest = safe(question, large);
+    let most = largest.first().map_or(0.0, |one| one.candidate.capacity() as f64);
+    largest.retain(|one| one.candidate.capacity() as f64 >= most * (1.0 - BETTER));
+    largest.sort_by(faster);
+    let mut offered: Vec<Candidate> = Vec::new();
+    for one in safest.into_iter().take(NEAREST).chain(largest.into_iter().take(NEAREST)) {
+        if !offered.contains(one.candidate) {
+            offered.push(one.candidate.clone());
         }
     }
     offered
 }
 
-fn is_new(candidate: &Candidate, tried: &[Tried]) -> bool {
-    tried.iter().all(|one| one.candidate != *candidate)
+/// The first few of each shape.
+fn few_of_each_shape<'a, T: 'a>(
+    all: impl Iterator<Item = &'a T>,
+    candidate: impl Fn(&T) -> &Candidate,
+) -> impl Iterator<Item = &'a T> {
+    let mut shapes: BTreeMap<String, usize> = BTreeMap::new();
+    all.filter(move |one| {
+        let count = shapes.entry(shape(candidate(one))).or_default();
+        *count += 1;
+        *count <= TRIED_ALIKE
+    })
 }
 
 /// Candidates of one shape differ in disks and windows.

@@ -101,8 +101,10 @@ impl JobFile {
                 continue;
             }
             if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-                is_global = Some(name == "global");
-                if name != "global" {
+                // As fio, which compares so many letters.
+                let is_for_all = name.starts_with("global");
+                is_global = Some(is_for_all);
+                if !is_for_all {
                     sections.push((name.to_owned(), global.clone()));
                 }
                 continue;

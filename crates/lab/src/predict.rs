@@ -208,6 +208,8 @@ pub fn predict(
     let predicted = |(case, runs): (&Case<'_>, &[Done])| predicted(plan, &drives, case, runs);
     let cases: Vec<Predicted> =
         cases.iter().zip(done.chunks(draws as usize)).map(predicted).collect();
+    let passed_over = |workload| postgresql::passed_over(workload, &plan.machine);
+    notes.extend(plan.workloads.iter().filter_map(passed_over));
     notes.extend(processor_bound(&cases));
     notes.extend(cases.iter().filter_map(limited));
     notes.extend(guesses(&cases));
@@ -314,7 +316,7 @@ fn cases<'a>(plan: &'a Plan, notes: &mut Vec<String>) -> Vec<Case<'a>> {
     let mut reasons: BTreeMap<(String, &str), Vec<&str>> = BTreeMap::new();
     for (array, state) in plan.subjects() {
         for workload in plan.loads(array) {
-            match unpredictable(array, workload) {
+            match unpredictable(array, workload, &plan.machine) {
                 None => cases.push((array, state, workload)),
                 Some(why) => {
                     let arrays = reasons.entry((why, &workload.name)).or_default();

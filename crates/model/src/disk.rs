@@ -5,6 +5,7 @@ use crate::channel::Channel;
 use crate::hard::{HardDisk, HardDiskModel, WriteCache};
 use crate::request::{Completion, Request};
 use crate::solid::{SolidDisk, SolidDiskModel};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A disk's figures, ready to run.
@@ -49,15 +50,15 @@ impl DiskModel {
         }
     }
 
-    /// One of this kind that was written all over without order: the cache zone of shingled tracks is full. Others are as they
-    /// were.
+    /// One of this kind on which these blocks were written without order: the cache zone of shingled tracks is full. Others are
+    /// as they were.
     #[must_use]
-    pub fn with_full_cache_zone(&self) -> Self {
+    pub fn with_full_cache_zone(&self, blocks: Range<u64>) -> Self {
         match self {
             Self::Hard(model) => {
-                let full =
-                    HardDiskModel { cache_zone_is_full: true, ..HardDiskModel::clone(model) };
-                Self::Hard(Arc::new(full))
+                let mut model = HardDiskModel::clone(model);
+                model.cache_zone_full_of = Some(blocks);
+                Self::Hard(Arc::new(model))
             }
             Self::Solid(_) => self.clone(),
         }

@@ -110,9 +110,9 @@ impl HardDisk {
     #[must_use]
     pub fn new(model: Arc<HardDiskModel>) -> Self {
         let arm = model.mechanism.layout.extent(0).track;
-        let shingles = model.shingles.map(|sizes| match model.cache_zone_is_full {
-            true => ShingleState::full(sizes, model.blocks()),
-            false => ShingleState::new(sizes),
+        let shingles = model.shingles.map(|sizes| match &model.cache_zone_full_of {
+            Some(blocks) => ShingleState::full(sizes, blocks),
+            None => ShingleState::new(sizes),
         });
         Self {
             cache: Cache::new(&model.cache),

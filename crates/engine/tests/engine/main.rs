@@ -3,6 +3,7 @@
 mod bad_blocks;
 mod behind;
 mod bitmap;
+mod copies;
 mod crossing;
 mod failing;
 mod holding;

@@ -82,24 +82,27 @@ impl<'a> Bounds<'a> {
                 write: least.write.min(one.write),
             });
         let in_order = !matches!(io.pattern, Pattern::Uniform | Pattern::Zipf(_));
-        let (reads, writes) = members_at_work(array, in_order);
+        let has_head = array.parts.iter().any(|part| self.disks[part.disk].is_rotational);
+        let is_alone = io.depth.saturating_mul(io.threads) == 1;
+        let (reads, writes) = members_at_work(array, in_order, has_head || is_alone);
         let seconds = io.read / (slowest.read * reads) + (1.0 - io.read) / (slowest.write * writes);
         1.0 / seconds
     }
 }
 
-/// How many disks' worth of reads and of writes an array does at best.
-fn members_at_work(array: &Array, in_order: bool) -> (f64, f64) {
+/// How many disks' worth of reads and of writes an array does at best; a stream may stay on one copy, where going on costs
+/// nothing or there is one request at a time.
+fn members_at_work(array: &Array, in_order: bool, stays: bool) -> (f64, f64) {
     let members = array.parts.len() as f64;
     let copies = array.tolerance() as f64 + 1.0;
     match array.level {
         None => (1.0, 1.0),
         Some(Level::Linear) if in_order => (1.0, 1.0),
         Some(Level::Linear | Level::Raid0) => (members, members),
-        Some(Level::Raid1) => (if in_order { 1.0 } else { members }, 1.0),
+        Some(Level::Raid1) => (if in_order && stays { 1.0 } else { members }, 1.0),
         Some(Level::Raid10) => {
             let near = matches!(array.layout, Some(Layout::Raid10(layout)) if layout.near > 1);
-            let reads = if in_order && near { members / copies } else { members };
+            let reads = if in_order && stays && near { members / copies } else { members };
             (reads, members / copies)
         }
         // A small write reads and writes its own block, and those of parity.
@@ -117,7 +120,7 @@ fn window(disk: &Disk, sectors: u64, io: &Io) -> Box<dyn Volume> {
     let index = {
         let mut rack = rack.borrow_mut();
         let link = rack.add_channel(Channel::unbounded());
-        rack.add_disk(&disk.model_under(io), link)
+        rack.add_disk(&disk.model_under(io, 0..sectors), link)
     };
     disk.queued(Window::new(&rack, index, 0, sectors))
 }

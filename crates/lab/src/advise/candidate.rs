@@ -8,6 +8,7 @@ use lapstrake_geometry::size::Sizing;
 use lapstrake_geometry::{Config, Geometry, Layout, Level, Sectors, Version};
 use lapstrake_model::safety::Group;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// What metadata and its alignment take of a large member, in sectors: mdadm's data offset.
 const OFFSET: u64 = 264_192;
@@ -243,6 +244,15 @@ impl Candidate {
     pub(super) fn peculiarities(&self, disks: &[Disk]) -> usize {
         let own: usize = self.arrays.iter().map(|array| array.peculiarities(disks)).sum();
         own + self.arrays.len() - 1
+    }
+
+    /// From the first sector of a disk that it uses to the last; none of a disk that it does not use.
+    pub(super) fn extent(&self, disk: usize) -> Range<u64> {
+        let parts = self.arrays.iter().flat_map(|array| &array.parts);
+        let parts = parts.filter(|part| part.disk == disk);
+        let extents = parts.map(|part| part.first..part.first + part.sectors);
+        let all = extents.reduce(|one, other| one.start.min(other.start)..one.end.max(other.end));
+        all.unwrap_or(0..0)
     }
 
     /// How many disks may be lost, whichever they are.

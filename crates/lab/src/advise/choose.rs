@@ -69,12 +69,9 @@ fn offers(tried: &[Tried], question: &Question, pick: Option<usize>) -> Vec<Offe
     };
     let fastest = meeting().map(|place| tried[place].score).fold(f64::NEG_INFINITY, f64::max);
     let fast = meeting().filter(|&place| tried[place].score >= fastest + FAST.ln());
-    let loss = |place: &usize| wishes.judged(&tried[*place].loss).max(1e-15);
+    let loss = |place: &usize| rounded(wishes.judged(&tried[*place].loss));
     let faster = |a: &usize, b: &usize| tried[*b].score.total_cmp(&tried[*a].score);
-    // By a factor of two, since lives are drawn.
-    let safer = |a: &usize, b: &usize| {
-        loss(a).log2().round().total_cmp(&loss(b).log2().round()).then(faster(a, b))
-    };
+    let safer = |a: &usize, b: &usize| loss(a).total_cmp(&loss(b)).then(faster(a, b));
     let all = [
         ("the safest of what is at least half as fast", fast.min_by(safer)),
         (
@@ -90,6 +87,11 @@ fn offers(tried: &[Tried], question: &Question, pick: Option<usize>) -> Vec<Offe
         }
     }
     offers
+}
+
+/// A probability as a logarithm, to a factor of two, since lives are drawn.
+pub(super) fn rounded(loss: f64) -> f64 {
+    loss.max(1e-15).log2().round()
 }
 
 /// Which wishes a candidate does not meet.
@@ -118,14 +120,14 @@ fn shortfall(tried: &Tried, question: &Question) -> f64 {
         + speed
 }
 
-/// What of it needs no trial.
+/// The part of [`shortfall`] that is known without a trial: of capacity and budget.
 pub(super) fn short_of_room_and_budget(capacity: u64, cost: f64, wishes: &Wishes) -> f64 {
     let capacity = wishes.capacity.map_or(0.0, |least| short(least as f64, capacity as f64));
     let budget = wishes.budget.map_or(0.0, |most| short(cost.max(1e-9), most.max(1e-9)));
     capacity + budget
 }
 
-/// What a glance tells of it.
+/// The part of [`shortfall`] that is of safety.
 pub(super) fn short_of_safety(loss: &Loss, wishes: &Wishes) -> f64 {
     short(wishes.judged(loss), wishes.loss)
 }

@@ -20,7 +20,7 @@ pub(super) struct Span {
 impl Span {
     /// Where shingled disks clean bands, which takes seconds for each.
     pub const CLEANING: Self =
-        Self { warm_up: Nanos(30_000_000_000), time: Nanos(120_000_000_000), requests: 3_000 };
+        Self { warm_up: Nanos(30_000_000_000), time: Nanos(60_000_000_000), requests: 10_000 };
 }
 
 /// How fast a load goes.

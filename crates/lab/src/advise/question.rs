@@ -9,6 +9,7 @@ use lapstrake_model::queue::{QueueConfig, Queued};
 use lapstrake_model::rack::Window;
 use lapstrake_model::safety::Loss;
 use lapstrake_model::{DiskModel, Processor, Volume};
+use std::ops::Range;
 use std::path::Path;
 
 /// Hours from a failure until a new disk is in the machine. As with the other numbers, what is beyond is a slip.
@@ -152,13 +153,13 @@ impl Disk {
     /// Whether a load fills its cache zone within minutes, and meets it full from then on.
     pub(super) fn is_filled_by(&self, io: &Io) -> bool {
         let is_scattered = matches!(io.pattern, Pattern::Uniform | Pattern::Zipf(_));
-        self.profile.is_shingled() && is_scattered && io.read < 1.0
+        self.profile.is_shingled() && is_scattered && io.read < 1.0 && io.rate.is_none()
     }
 
-    /// Its model as a load meets it.
-    pub(super) fn model_under(&self, io: &Io) -> DiskModel {
-        match self.is_filled_by(io) {
-            true => self.model.with_full_cache_zone(),
+    /// Its model as a load on these sectors of it meets it.
+    pub(super) fn model_under(&self, io: &Io, sectors: Range<u64>) -> DiskModel {
+        match self.is_filled_by(io) && !sectors.is_empty() {
+            true => self.model.with_full_cache_zone(sectors),
             false => self.model.clone(),
         }
     }
@@ -219,7 +220,7 @@ impl Question {
 /// The loads of a plan of the lab.
 ///
 /// # Errors
-/// If the plan is wrong, has none, or one whose requests are not the lab's own.
+/// If the plan is wrong, or has one whose requests are not the lab's own.
 pub fn loads_of_plan(path: &Path) -> Result<Vec<Load>, LabError> {
     let plan = Plan::read(path).map_err(|error| LabError::Question { why: error.to_string() })?;
     let load = |workload: crate::plan::Workload| match workload.load {

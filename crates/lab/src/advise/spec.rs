@@ -11,7 +11,7 @@ use std::path::Path;
 
 /// Bytes that an ATA cable carries in a second, unless said otherwise.
 const CABLE: u64 = 66_000_000;
-/// What one may carry: beyond is a slip, from less than its slowest mode to more than any SATA link.
+/// Rates that a cable may be given; ATA's slowest mode and SATA's fastest are within.
 const CABLE_RATES: std::ops::RangeInclusive<u64> = 1_000_000..=1_000_000_000;
 
 #[derive(Deserialize)]

@@ -307,7 +307,7 @@ fn the_fastest_that_meets_the_wishes_is_picked_and_of_equals_the_larger() {
 #[test]
 fn a_little_more_room_is_no_more_and_speeds_count_as_in_the_answer() {
     let mut question = question(&["hdd-4tb"], "backup");
-    let about = [made(1001, 100.0, 1e-4, 1.0), made(1000, 109.0, 1e-4, 1.0)];
+    let about = [made(1008, 100.0, 1e-4, 1.0), made(1007, 109.0, 1e-4, 1.0)];
     assert_eq!(choose(&about, &question).pick, Some(1));
     let slow =
         [made(1001, 50.0, 1e-4, 1.0), made(1000, 90.0, 1e-4, 1.0), made(900, 150.0, 1e-4, 1.0)];

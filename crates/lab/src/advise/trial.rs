@@ -85,7 +85,7 @@ fn volume(
     state: State,
     seed: u64,
 ) -> Result<Box<dyn Volume>, ArrayError> {
-    let bench = Bench::new(&question.disks, Some(load), seed);
+    let bench = Bench::new(&question.disks, Some((candidate, load)), seed);
     let mut volumes = Vec::new();
     for array in &candidate.arrays {
         volumes.push(match array.level {
@@ -164,8 +164,8 @@ struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    /// As the load meets them, or idle ones.
-    fn new(disks: &'a [Disk], load: Option<&Load>, seed: u64) -> Self {
+    /// As a load on a candidate meets them, or idle ones.
+    fn new(disks: &'a [Disk], under: Option<(&Candidate, &Load)>, seed: u64) -> Self {
         let mut rack = Rack::default();
         let mut cables = BTreeMap::new();
         for (disk, number) in disks.iter().zip(0..) {
@@ -175,7 +175,12 @@ impl<'a> Bench<'a> {
                     .entry(cable.number)
                     .or_insert_with(|| rack.add_channel(Channel::held(cable.bytes_per_s))),
             };
-            let model = load.map_or_else(|| disk.model.clone(), |load| disk.model_under(&load.io));
+            let model = match under {
+                Some((candidate, load)) => {
+                    disk.model_under(&load.io, candidate.extent(number as usize))
+                }
+                None => disk.model.clone(),
+            };
             rack.add_disk(&model.another(seed ^ number << 32), link);
         }
         Self { disks, rack: Rc::new(RefCell::new(rack)) }

@@ -14,7 +14,7 @@ fn refused(text: &str) -> String {
 fn sections_take_what_is_global_above_them_and_stonewalls_part_groups() {
     let text = "# a comment\n; another\n[global]\ndirect=1\nioengine=libaio\niodepth=8\nbs=64k\n\
          [fill]\nrw=write ; in order\nsize=1g# all of it\n\n[read]\nstonewall\nrw=randread\nbs=4k\nruntime=30\ntime_based\nnumjobs=4\n\
-         [global]\niodepth=2\n[more]\nreadwrite=randrw\nrwmixread=70\nsize=50%\n";
+         [global too]\niodepth=2\n[more]\nreadwrite=randrw\nrwmixread=70\nsize=50%\n";
     let all = jobs(text);
     let [fill, read, more] = &all[..] else { panic!("{all:?}") };
     assert_eq!((fill.group, read.group, more.group), (0, 1, 1));

@@ -2,11 +2,15 @@
 
 use super::postgresql;
 use crate::fio_job::JobFile;
-use crate::plan::{Array, Filesystem, Leg, Like, Load, Program, Workload};
+use crate::plan::{Array, Filesystem, Leg, Like, Load, Machine, Program, Workload};
 use crate::record::SubjectKind;
 
 /// Why a load on an array cannot be predicted, if it cannot.
-pub(super) fn unpredictable(array: &Array, workload: &Workload) -> Option<String> {
+pub(super) fn unpredictable(
+    array: &Array,
+    workload: &Workload,
+    machine: &Machine,
+) -> Option<String> {
     let kind = match array.kind {
         SubjectKind::Null => Some("the null subject is the harness, which is not modelled"),
         SubjectKind::Btrfs => Some("btrfs is not modelled"),
@@ -16,17 +20,17 @@ pub(super) fn unpredictable(array: &Array, workload: &Workload) -> Option<String
             None
         }
     };
-    let load = load_unpredictable(&workload.load, array);
+    let load = load_unpredictable(&workload.load, array, machine);
     let nested = array.members.iter().any(is_in_a_file);
     let nested = nested.then_some("a member is on a file system, which is not modelled");
     kind.map(str::to_owned).or(load).or(nested.map(str::to_owned))
 }
 
-fn load_unpredictable(load: &Load, array: &Array) -> Option<String> {
+fn load_unpredictable(load: &Load, array: &Array, machine: &Machine) -> Option<String> {
     let foreign = matches!(array.shape.filesystem, Some(Filesystem::Xfs | Filesystem::Btrfs));
     let why = match load {
         Load::Program(Program::Pgbench { configuration, .. }) if !foreign => {
-            return postgresql::server(configuration).err();
+            return postgresql::server(configuration, machine).err();
         }
         Load::Program(Program::Fio { .. }) if array.has_filesystem() => {
             Some("fio's jobs are not modelled on file systems")

@@ -1,8 +1,9 @@
 //! PostgreSQL under pgbench: what of its configuration counts, and the load on the model.
 
+use super::DEFAULT_MEMORY;
 use super::machine::ModelledSubject;
 use super::system::{config, phase_of};
-use crate::plan::{Array, Load, Machine, Program, Workload};
+use crate::plan::{Array, Load, Machine, Program, Workload, listed};
 use crate::record::{Phase, Series};
 use crate::workload::recorder::SAMPLE_MS;
 use lapstrake_model::benchmark::Pgbench;
@@ -10,6 +11,7 @@ use lapstrake_model::benchmark::pgbench::{SEGMENT, Server};
 use lapstrake_model::system::System;
 use lapstrake_model::system::load::{self, SAMPLE, Waits};
 use lapstrake_model::{Nanos, Processor};
+use std::collections::BTreeSet;
 
 const _: () = assert!(SAMPLE.0 == SAMPLE_MS as u64 * 1_000_000);
 
@@ -38,16 +40,9 @@ pub(super) fn run(
     else {
         return Err("it is not pgbench".into());
     };
-    let (server, passed_over) = server(configuration)?;
+    let (server, _) = server(configuration, machine)?;
     let mut config = config(array, machine, processor);
-    if server.shared_buffers >= config.memory {
-        return Err(format!(
-            "shared_buffers of {} MiB do not fit into the machine's memory of {} MiB (`memory` of [machine])",
-            server.shared_buffers >> 20,
-            config.memory >> 20,
-        ));
-    }
-    let left = config.memory.saturating_sub(server.shared_buffers);
+    let left = config.memory - server.shared_buffers;
     (config.low_memory, config.memory) = (config.low_memory.min(left), left);
     let load = Pgbench {
         scale: u64::from(*scale),
@@ -69,11 +64,7 @@ pub(super) fn run(
         marks: Vec::new(),
     };
     phase.whole = false;
-    let mut limit = limit(&ran.waits);
-    if !passed_over.is_empty() {
-        limit += &format!("; not modelled of its configuration: {}", passed_over.join(", "));
-    }
-    Ok(Ran { phase, over: system.now(), limit })
+    Ok(Ran { phase, over: system.now(), limit: limit(&ran.waits) })
 }
 
 /// What its clients wait for most, in words.
@@ -94,15 +85,31 @@ fn limit(waits: &Waits) -> String {
     format!("is limited by {what}: {:.0} % of its clients' time; {checkpoints}", 100.0 * share)
 }
 
+/// Tells what of a load's configuration is passed over.
+pub(super) fn passed_over(workload: &Workload, machine: &Machine) -> Option<String> {
+    let Load::Program(Program::Pgbench { configuration, .. }) = &workload.load else { return None };
+    let (_, others) = server(configuration, machine).ok()?;
+    let others: Vec<&str> = others.iter().map(String::as_str).collect();
+    let name = &workload.name;
+    (!others.is_empty())
+        .then(|| format!("{name}: not modelled of its configuration: {}", listed(&others)))
+}
+
 /// What counts of lines for postgresql.conf, and the names of the others; what is not said is as in PostgreSQL 9.6 and later.
 ///
 /// # Errors
-/// What would be something else altogether, or not a value.
-pub(super) fn server(configuration: &str) -> Result<(Server, Vec<String>), String> {
-    let (mut server, mut passed_over) = (Server::default(), Vec::new());
+/// What would be something else altogether, is no value, or does not fit into the machine.
+pub(super) fn server(
+    configuration: &str,
+    machine: &Machine,
+) -> Result<(Server, BTreeSet<String>), String> {
+    let (mut server, mut passed_over) = (Server::default(), BTreeSet::new());
     let (mut log_max, mut wal_buffers, mut segments) = (1u64 << 30, None, None);
     for line in configuration.lines() {
         let line = line.split('#').next().unwrap_or_default().trim();
+        if line.is_empty() {
+            continue;
+        }
         let mut parts = line.splitn(2, |letter: char| letter == '=' || letter.is_whitespace());
         let key = parts.next().unwrap_or_default().to_ascii_lowercase();
         let value = parts.next().unwrap_or_default().trim();
@@ -129,8 +136,13 @@ pub(super) fn server(configuration: &str) -> Result<(Server, Vec<String>), Strin
             "full_page_writes" => server.full_page_writes = switch(value).ok_or_else(wrong)?,
             "fsync" if switch(value).ok_or_else(wrong)? => {}
             "fsync" => return Err("PostgreSQL is modelled with fsync = on".into()),
-            "" => {}
-            _ => passed_over.push(key),
+            "" => return Err(format!("the line {line:?} of its configuration names nothing")),
+            "include" | "include_if_exists" | "include_dir" => {
+                return Err(format!("{key} of its configuration: other files are not read"));
+            }
+            _ => {
+                passed_over.insert(key);
+            }
         }
     }
     let target = server.checkpoint_completion_target;
@@ -144,6 +156,14 @@ pub(super) fn server(configuration: &str) -> Result<(Server, Vec<String>), Strin
     server.checkpoint_segments = segments.unwrap_or(of_size).max(1);
     let share = (server.shared_buffers / 32).clamp(64 << 10, SEGMENT);
     server.wal_buffers = wal_buffers.unwrap_or(share);
+    let memory = machine.memory.unwrap_or(DEFAULT_MEMORY);
+    if server.shared_buffers >= memory {
+        return Err(format!(
+            "shared_buffers of {} MiB do not fit into the machine's memory of {} MiB (`memory` of [machine])",
+            server.shared_buffers >> 20,
+            memory >> 20,
+        ));
+    }
     Ok((server, passed_over))
 }
 
@@ -186,14 +206,14 @@ mod tests {
     fn a_configuration_is_read_as_postgresql_reads_it() {
         let text = "synchronous_commit = off # fast\nshared_buffers 2GB\nmax_wal_size = '4GB'\n\
              checkpoint_timeout=15min\ncheckpoint_completion_target = 0.5\nwork_mem = 64MB\nfsync = on\n";
-        let (server, passed_over) = server(text).unwrap();
-        assert_eq!(passed_over, ["work_mem"]);
+        let (server, passed_over) = server(text, &Machine::default()).unwrap();
+        assert_eq!(passed_over, BTreeSet::from(["work_mem".to_owned()]));
         assert!(!server.synchronous_commit && server.full_page_writes && server.sorts_checkpoints);
         assert_eq!(server.shared_buffers, 2 << 30);
         assert_eq!(server.wal_buffers, SEGMENT);
         assert_eq!(server.checkpoint_segments, 256 * 2 / 3);
         assert_eq!(server.checkpoint_timeout, Nanos::from_ms(900e3));
-        let server = |text| super::server(text).unwrap().0;
+        let server = |text| super::server(text, &Machine::default()).unwrap().0;
         assert_eq!(server("\n# nothing\n"), Server::default());
         assert_eq!(server("wal_buffers = -1"), Server::default());
         assert_eq!(server("wal_buffers = 0").wal_buffers, 32768);
@@ -202,15 +222,23 @@ mod tests {
 
     #[test]
     fn segments_are_an_older_servers() {
-        let (server, _) =
-            server("checkpoint_segments = 3\ncheckpoint_completion_target = 0.5").unwrap();
+        let text = "checkpoint_segments = 3\ncheckpoint_completion_target = 0.5";
+        let (server, _) = server(text, &Machine::default()).unwrap();
         assert_eq!((server.checkpoint_segments, server.sorts_checkpoints), (3, false));
     }
 
     #[test]
     fn what_is_not_modelled_or_no_value_is_told() {
-        for text in ["fsync = off", "shared_buffers = many", "checkpoint_completion_target = 2"] {
-            server(text).unwrap_err();
+        for (text, why) in [
+            ("fsync = off", "with fsync = on"),
+            ("shared_buffers = many", "is no value for it"),
+            ("checkpoint_completion_target = 2", "is not from 0 to 1"),
+            ("shared_buffers = 8GB", "do not fit into the machine's memory of 8192 MiB"),
+            ("= 5", "names nothing"),
+            ("include 'other.conf'", "other files are not read"),
+        ] {
+            let told = server(text, &Machine::default()).unwrap_err();
+            assert!(told.contains(why), "{text}: {told}");
         }
     }
 }

@@ -4,6 +4,7 @@ use super::Shingles;
 use crate::Nanos;
 use crate::cache::CacheSize;
 use crate::mechanism::{Arrival, Mechanism};
+use std::ops::Range;
 
 /// How far a disk reads on when nobody waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -137,8 +138,8 @@ pub struct HardDiskModel {
     pub block_ps: u64,
     /// Bands, if tracks overlap.
     pub shingles: Option<Shingles>,
-    /// The cache zone of these is full at first, with blocks of all bands alike.
-    pub cache_zone_is_full: bool,
+    /// The cache zone of these is full at first, of what was written all over these blocks.
+    pub cache_zone_full_of: Option<Range<u64>>,
     /// Commands that the disk takes in at once.
     pub queue_depth: usize,
     /// In which order they get the arm.

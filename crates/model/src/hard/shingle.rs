@@ -49,12 +49,19 @@ impl ShingleState {
         }
     }
 
-    /// The cache zone is full, with blocks of all bands alike.
-    pub fn full(sizes: Shingles, disk_blocks: u64) -> Self {
-        let bands = disk_blocks.div_ceil(sizes.band_blocks);
-        let each = sizes.cache_blocks.div_ceil(bands);
-        let (cached, by_blocks) = (0..bands).map(|band| ((band, each), (each, band))).unzip();
-        Self { cached, by_blocks, cached_blocks: each * bands, ..Self::new(sizes) }
+    /// The cache zone is full, with about as many blocks of each band of these blocks.
+    pub fn full(sizes: Shingles, of: &Range<u64>) -> Self {
+        let bands = of.start / sizes.band_blocks..of.end.div_ceil(sizes.band_blocks);
+        let (count, zone) = (bands.end - bands.start, sizes.cache_blocks);
+        let share = |nth: u64| (u128::from(zone) * u128::from(nth) / u128::from(count)) as u64;
+        let of_band = |band: u64| {
+            let nth = band - bands.start;
+            (band, share(nth + 1) - share(nth))
+        };
+        let cached: BTreeMap<u64, u64> =
+            bands.clone().map(of_band).filter(|(_, blocks)| *blocks > 0).collect();
+        let by_blocks = cached.iter().map(|(&band, &blocks)| (blocks, band)).collect();
+        Self { cached, by_blocks, cached_blocks: zone, ..Self::new(sizes) }
     }
 
     /// Whether a write goes to its place.
@@ -128,12 +135,16 @@ mod tests {
 
     #[test]
     fn a_full_cache_zone_is_cleaned_band_by_band() {
-        let mut state = ShingleState::full(Shingles { band_blocks: 100, cache_blocks: 30 }, 950);
-        let last = state.to_clean(false).unwrap();
-        assert_eq!(last, 900..1000);
-        state.cleaned(&last);
+        let sizes = Shingles { band_blocks: 100, cache_blocks: 32 };
+        let mut state = ShingleState::full(sizes, &(500..1450));
+        assert_eq!(state.cached.values().sum::<u64>(), 32);
+        let first = state.to_clean(false).unwrap();
+        assert_eq!(first, 1400..1500, "one of those with four blocks");
+        state.cleaned(&first);
         assert_eq!(state.to_clean(false), None);
-        assert!(!state.write(&(5..8)));
-        assert_eq!(state.to_clean(false), Some(0..100), "it has the most to gain now");
+        assert!(!state.write(&(505..509)));
+        assert_eq!(state.to_clean(false), Some(500..600), "it has the most to gain now");
+        let few = ShingleState::full(Shingles { band_blocks: 100, cache_blocks: 2 }, &(0..1000));
+        assert_eq!((few.cached.len(), few.cached_blocks), (2, 2));
     }
 }

@@ -232,7 +232,7 @@ impl HardDiskProfile {
             overheads: self.overheads.value.build(),
             block_ps: (512e6 / self.interface.value).round() as u64,
             shingles: self.shingled.as_ref().map(|figure| figure.value),
-            cache_zone_is_full: false,
+            cache_zone_full_of: None,
             queue_depth: self.queue.value.depth,
             order: self.queue.value.order,
         })

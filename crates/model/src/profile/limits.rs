@@ -23,6 +23,8 @@ const US: RangeInclusive<f64> = 0.0..=10_000_000.0;
 const MB_S: RangeInclusive<f64> = 0.001..=1_000_000.0;
 /// 512 TiB.
 const BLOCKS: RangeInclusive<f64> = 1.0..=1_099_511_627_776.0;
+/// Of a band of shingled tracks: a mebibyte at the least, since what is of each band is counted.
+const BAND_BLOCKS: RangeInclusive<f64> = 2048.0..=1_099_511_627_776.0;
 /// Of a buffer, which is looked at from end to end for each command.
 pub(crate) const SEGMENTS_MAX: usize = 65_536;
 /// Of a part of the buffer: 512 MiB, which a disk reads ahead block by block.
@@ -76,7 +78,7 @@ pub(super) fn hard(disk: &HardDiskProfile) -> Result<(), ProfileError> {
         Order::Fcfs | Order::CLook => {}
     }
     if let Some(shingled) = &disk.shingled {
-        check(("shingled.band_blocks", shingled.value.band_blocks as f64, BLOCKS))?;
+        check(("shingled.band_blocks", shingled.value.band_blocks as f64, BAND_BLOCKS))?;
         check(("shingled.cache_blocks", shingled.value.cache_blocks as f64, BLOCKS))?;
     }
     seek(&disk.seek.value)?;
