@@ -159,25 +159,24 @@ pub fn advise(
     let possible = scored.len();
     let largest = scored.iter().map(|(_, one)| one.capacity()).max().unwrap_or(0);
     let (promising, safest) = promising(question, &scored, fitting > 0);
-    let mut notes = Vec::new();
-    let mut tried = Vec::new();
+    let (mut untried, mut notes, mut tried) = (scored, Vec::new(), Vec::new());
     let mut try_now = |tried: &mut Vec<Tried>, untried: &mut Vec<_>, those: Vec<Candidate>| {
         tried.extend(try_all(question, &those, progress, &mut notes));
         untried.retain(|(_, one)| !those.contains(one));
     };
-    try_now(&mut tried, &mut scored, promising);
+    try_now(&mut tried, &mut untried, promising);
     let is_safe = |one: &Tried| !one.misses.contains(&"safety");
     if !tried.iter().any(|one| is_safe(one) && fits(&one.candidate, question).is_empty()) {
-        try_now(&mut tried, &mut scored, safest);
+        try_now(&mut tried, &mut untried, safest);
     }
-    let overlooked = overlooked(question, &bounds, &scored, &tried);
-    try_now(&mut tried, &mut scored, overlooked);
+    let overlooked = overlooked(question, &bounds, &untried, &tried);
+    try_now(&mut tried, &mut untried, overlooked);
     if !tried.iter().any(|one| one.misses.is_empty()) {
-        let nearest = nearest(question, &scored);
-        try_now(&mut tried, &mut scored, nearest);
+        let nearest = nearest(question, &untried);
+        try_now(&mut tried, &mut untried, nearest);
     } else if question.wishes.are_none() {
-        let offered = offered(question, &scored, &tried);
-        try_now(&mut tried, &mut scored, offered);
+        let offered = offered(question, &untried, &tried);
+        try_now(&mut tried, &mut untried, offered);
     }
     let refined = with_other_chunks(&tried, &choose(&tried, question));
     tried.extend(try_all(question, &refined, progress, &mut notes));
@@ -286,7 +285,7 @@ fn risk_of(question: &Question, loss: &Loss) -> Option<&'static str> {
 fn overlooked(
     question: &Question,
     bounds: &Bounds<'_>,
-    scored: &[(f64, Candidate)],
+    untried: &[(f64, Candidate)],
     tried: &[Tried],
 ) -> Vec<Candidate> {
     let meeting = || tried.iter().filter(|one| one.misses.is_empty());
@@ -303,7 +302,7 @@ fn overlooked(
     }
     let expected =
         |(bound, candidate): &(f64, Candidate)| Some(bound + closest.get(&shape(candidate))?);
-    let mut may_be: Vec<(f64, &Candidate)> = scored
+    let mut may_be: Vec<(f64, &Candidate)> = untried
         .iter()
         .filter_map(|one| Some((expected(one)?, &one.1)))
         .filter(|(expected, one)| {
