@@ -347,8 +347,9 @@ fn nearest(question: &Question, untried: &[(f64, Candidate)]) -> Vec<Candidate> 
 /// A candidate that seems safe enough.
 struct Safe<'a> {
     candidate: &'a Candidate,
-    /// How likely it loses data, by a glance.
+    /// How likely it loses data, by a glance, as [`rounded`] has it.
     loss: f64,
+    /// How fast it is at best.
     bound: f64,
 }
 

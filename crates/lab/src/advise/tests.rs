@@ -435,13 +435,11 @@ fn disks_on_one_cable_are_slower_together_and_unlike_others() {
     let three = on_cable(three, "hitachi-80-1,hitachi-80-3", &rate).unwrap();
     let kinds: BTreeSet<&str> = three.iter().map(|disk| disk.kind.as_str()).collect();
     assert_eq!(kinds, BTreeSet::from(["hitachi-80", "hitachi-80 on cable 1"]));
-    for bad in [
-        "hitachi-80-1",
-        "hitachi-80-2,x",
-        "hitachi-80-1,hitachi-80-2",
-        "hitachi-80-2,x@y",
-        "hitachi-80-2,hitachi-80-3@100000",
-    ] {
+    for bad in ["hitachi-80-1", "hitachi-80-2,x", "hitachi-80-1,hitachi-80-2", "hitachi-80-2,x@y"] {
         assert!(on_cable(three.clone(), bad, &rate).is_err(), "{bad}");
+    }
+    for (given, is_one) in [(999_999, false), (1_000_000, true), (1_000_000_001, false)] {
+        let word = format!("hitachi-80-1,hitachi-80-2@{given}");
+        assert_eq!(on_cable(disks(&["hitachi-80x2"]), &word, &rate).is_ok(), is_one, "{word}");
     }
 }
