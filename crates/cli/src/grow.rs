@@ -28,6 +28,7 @@ Examples:
   lapstrake grow mirror --level 5 --raid-devices 3 disk2.img
   lapstrake grow fast --level 10 disk2.img disk3.img     a RAID0 gets copies
   lapstrake grow fast --raid-devices 3 disk2.img         a RAID0 becomes larger by a member
+  lapstrake grow copies --level 6 --dry-run              what it would take to give a RAID10 parity in place of copies
   lapstrake grow data --chunk 128K --layout right-symmetric
   lapstrake grow data --level 6 disk5.img --dry-run --rate 150M    what it would take, and how long
   lapstrake grow copies --layout o2 --raid-devices 5 disk4.img   a RAID10 with its copies in the next row
@@ -63,7 +64,8 @@ Exit codes:
 /// array gets more members.
 ///
 /// A RAID1 of two becomes a RAID5 and back, a RAID0 a RAID4, 5, 6 or 10 and back, without a block being moved for that: parity
-/// or copies are made on the members that are added, or let go of with who holds them.
+/// or copies are made on the members that are added, or let go of with who holds them. A RAID10 becomes a RAID4, 5 or 6 with
+/// the members of its second copies, and is without redundancy until the first parity is made.
 ///
 /// With --dry-run nothing is written: it tells what would be done, one step after the other, where data would move, what is
 /// read and written of each member, what a power cut would cost, and with --rate how long it takes at the least, since heads
@@ -239,8 +241,11 @@ fn reshape(args: &Args) -> Outcome {
     if args.dry_run {
         return plan::run(target, request, &newcomers, args.force, &args.pace()?);
     }
-    if !newcomers.is_empty() {
-        plan::check(target, request.clone(), &newcomers, args.force)?;
+    // Without new members it may begin, and wait for some.
+    let plan = if newcomers.is_empty() { plan::ask } else { plan::check };
+    let planned = plan(target, request.clone(), &newcomers, args.force)?;
+    if let Some((_, words)) = plan::lost_redundancy(&before, &planned.steps) {
+        errln!("{}: {words}", target.name);
     }
     // A RAID0 takes in nobody, but what it becomes.
     let is_added_later = before.level == "raid0";

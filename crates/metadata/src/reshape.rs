@@ -230,6 +230,9 @@ impl Superblock {
             (Level::Linear, Level::Linear) => old < new,
             (Level::Raid0, Level::Raid10) => old.saturating_mul(2) == new && is_near(other),
             (Level::Raid10, Level::Raid0) => old == new.saturating_mul(2) && is_near(self),
+            (Level::Raid10, Level::Raid4 | Level::Raid5) => {
+                old == new.saturating_sub(1).saturating_mul(2) && is_near(self) && is_last(other)
+            }
             _ => return false,
         };
         let is_mirror = matches!(levels, (Level::Raid1, _) | (_, Level::Raid1));
@@ -241,7 +244,9 @@ impl Superblock {
     pub fn slot_when_taken_over(&self, other: &Self, slot: Slot) -> Slot {
         match (self.level(), other.level()) {
             (Some(Level::Raid0), Some(Level::Raid10)) => Slot(slot.0.saturating_mul(2)),
-            (Some(Level::Raid10), Some(Level::Raid0)) => Slot(slot.0 / 2),
+            (Some(Level::Raid10), Some(Level::Raid0 | Level::Raid4 | Level::Raid5)) => {
+                Slot(slot.0 / 2)
+            }
             _ => slot,
         }
     }

@@ -3,7 +3,7 @@
 use crate::dice::Dice;
 use lapstrake_engine::{DataMove, Step, critical_section, least_raid10_shift};
 use lapstrake_geometry::{
-    Config, Geometry, Layout, Level, ParityLayout, Raid0Layout, Sectors, Version,
+    Config, Geometry, Layout, Level, ParityLayout, Raid0Layout, Raid10Layout, Sectors, Version,
 };
 use lapstrake_metadata::journal::{BLOCK, ring_min};
 use std::fmt;
@@ -168,7 +168,11 @@ impl Plan {
     /// Disks that have slots from the beginning to the end.
     pub(crate) fn disks_for_good(&self) -> u16 {
         let disks = self.disks_at_first();
-        self.reshape.map_or(disks, |to| to.disks.min(disks))
+        match self.reshape {
+            // Every second member is let go.
+            Some(to) if self.level == Level::Raid10 && to.level != Level::Raid10 => 1,
+            to => to.map_or(disks, |to| to.disks.min(disks)),
+        }
     }
 
     /// Disks that have slots at the beginning.
@@ -287,6 +291,40 @@ impl Plan {
         self.be_taken_over(dice);
         self.be_raid0_on_its_way(dice);
         self.be_without_room(dice);
+        self.be_freed_of_copies(dice);
+    }
+
+    /// A RAID10 gets parity in place of its second copies, whose members are spares for that. Drawn behind all else, as what
+    /// comes before.
+    fn be_freed_of_copies(&mut self, dice: &mut Dice) {
+        use Level::{Raid4, Raid5, Raid6};
+        let is_out = self.log.is_some() || self.lockless.is_some() || self.reshape.is_some();
+        if self.level != Level::Raid10 || is_out || !dice.one_in(2) {
+            return;
+        }
+        let data_disks = dice.between(1..=3) as u16;
+        self.layout = Layout::Raid10(Raid10Layout::near(2));
+        self.disks = data_disks * 2;
+        let level = if data_disks > 1 { dice.pick(&[Raid4, Raid5, Raid6, Raid6]) } else { Raid5 };
+        let parities = if level == Raid6 { 2 } else { 1 };
+        let further = if level == Raid4 { 0 } else { dice.below(2) as u16 };
+        let disks = data_disks + parities + further;
+        let more = disks.saturating_sub(self.disks);
+        let chunk = if level == Raid4 { self.chunk } else { self.draw_chunk(dice) };
+        let layout = draw_layout(level, disks.into(), dice);
+        let larger = chunk.max(self.chunk).0;
+        let shift = larger * dice.between(1..=3);
+        let least = self.sizes.iter().copied().min().unwrap_or_default().next_multiple_of(larger);
+        let sizes = (0..self.disks + more).map(|_| least + larger * dice.below(3));
+        self.sizes = sizes.collect();
+        let (is_backwards, cuts) = (false, false);
+        self.reshape =
+            Some(ReshapePlan { level, layout, chunk, disks, more, shift, is_backwards, cuts });
+        (self.shards, self.version) = (self.shards.max(2), Version::V1_2);
+        (self.replaces, self.grows_from) = (false, None);
+        (self.adds, self.heal_every, self.fault_every) = (false, 0, 0);
+        (self.external, self.spoil_every, self.outages) = (false, 0, 0);
+        self.frozen &= dice.one_in(4);
     }
 
     /// The array gets more members, and has no room to move its data: its first rows are moved over themselves. Drawn behind all

@@ -21,20 +21,39 @@ pub enum Pace {
 /// How long a step takes, if that can be told.
 type Seconds = Option<f64>;
 
-/// Whether nothing stands in the way, and the new members are fit for it.
+/// The plan, if nothing stands in the way, and the new members are fit for it.
 pub fn check(
     target: &Target,
     request: Request,
     members: &[MemberSpec],
     force: bool,
-) -> Result<(), Failure> {
-    match ask(target, request, members, force)?.obstacle {
-        None => Ok(()),
+) -> Result<Planned, Failure> {
+    let planned = ask(target, request, members, force)?;
+    match &planned.obstacle {
+        None => Ok(planned),
         Some(obstacle) => Err(Failure::new(format!("{}: {obstacle}", target.name))),
     }
 }
 
-fn ask(
+/// What an array loses that survives the failure of any member as it is: after which step it does not, and in words for how
+/// long.
+pub fn lost_redundancy<'a>(
+    before: &Detail,
+    steps: &'a [PlannedStep],
+) -> Option<(&'a PlannedStep, &'static str)> {
+    if matches!(before.level.as_str(), "raid0" | "linear") {
+        return None;
+    }
+    let bare = steps.iter().position(|step| step.without_redundancy)?;
+    let is_regained = steps[bare..].iter().any(|step| !step.without_redundancy);
+    let words = match is_regained {
+        true => "until redundancy is made by a later step a member that fails takes data with it",
+        false => "from then on a member that fails takes data with it",
+    };
+    Some((&steps[bare], words))
+}
+
+pub fn ask(
     target: &Target,
     request: Request,
     members: &[MemberSpec],
@@ -119,10 +138,14 @@ fn tell(before: &Detail, planned: &Planned, times: &[Seconds], pace: &Pace, limi
         steps => format!("{steps} steps"),
     };
     outln!("{name}: {count}; nothing was changed");
+    let lost = lost_redundancy(before, &planned.steps);
     for (number, (step, time)) in (1..).zip(planned.steps.iter().zip(times)) {
         outln!("{number}. {}", words(step));
         for line in details(step) {
             outln!("   {line}");
+        }
+        if let Some((_, words)) = lost.filter(|(at, _)| std::ptr::eq(*at, step)) {
+            outln!("   {words}");
         }
         match time {
             Some(seconds) if !step.members.is_empty() => outln!("   about {}", span(*seconds)),

@@ -7,13 +7,14 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// How the array is made, of which members, what is asked for, and which steps that takes.
-const COURSES: [(&str, &str, &str, &[&str]); 9] = [
+const COURSES: [(&str, &str, &str, &[&str]); 10] = [
     ("-l5 -c64 --bitmap internal", "m0 m1 m2", "--raid-devices 4 m3", &["reshape"]),
     ("-l5 -c64", "m0 m1 m2", "--chunk 128K --layout right-symmetric", &["reshape"]),
     ("-l6 -c64", "m0 m1 m2 m3", "--level 5", &["reshape", "superblocks"]),
     ("-l0 -c64", "m0 m1", "--level 6 m2 m3", &["superblocks", "recovery", "reshape"]),
     ("-l0 -c64", "m0 m1", "--level 10 m2 m3", &["superblocks", "recovery"]),
     ("-l10 -c64", "m0 m1 m2", "--raid-devices 4 m3", &["reshape"]),
+    ("-l10 -c64", "m0 m1 m2 m3", "--level 6", &["superblocks", "recovery", "reshape"]),
     ("-l1", "m0 m1", "--raid-devices 3 m2", &["superblocks", "recovery"]),
     ("-l1", "m0 m1", "--level 5 --raid-devices 3 m2", &["superblocks", "reshape"]),
     ("-l5 -c64 -z 16M", "m0 m1 m2", "--size 17M", &["superblocks", "resync"]),
@@ -68,6 +69,9 @@ fn what_is_told_is_what_is_done() {
             .collect();
         assert_eq!(actions, steps, "{what}: {plan:#}");
         assert_eq!(plan["obstacle"], Value::Null, "{what}");
+        let loses_redundancy = options.starts_with("-l10") && wish.contains("--level");
+        let is_said = told.out.contains("until redundancy is made by a later step");
+        assert_eq!(is_said, loses_redundancy, "{what}: {told:?}");
 
         let at_first = work(&lab.detail());
         lab.run(&format!("grow data {wish}")).ok();

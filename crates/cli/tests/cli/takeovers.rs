@@ -8,7 +8,7 @@ use crate::support::{Lab, Ran, pattern};
 use lapstrake_kernel_md::{Judge, has_level};
 
 /// How the array is made, of which members, what is asked for, and whose place is in the array then.
-const TAKEOVERS: [(&str, &str, &str, &str); 15] = [
+const TAKEOVERS: [(&str, &str, &str, &str); 19] = [
     ("-l1", "m0 m1", "--level 5", "m0 m1"),
     ("-l1 --bitmap internal", "m0 m1", "--level 5 --raid-devices 3 m2", "m0 m1 m2"),
     ("-l1 -e 1.1", "m0 m1", "--level 6 --raid-devices 4 m2 m3", "m0 m1 m2 m3"),
@@ -24,6 +24,10 @@ const TAKEOVERS: [(&str, &str, &str, &str); 15] = [
     ("-l5 -c64", "m0 m1 m2", "--level 0", "m0 m1"),
     ("-l6 -c64", "m0 m1 m2 m3", "--level 0", "m0 m1"),
     ("-l10 -c64 -e 1.0", "m0 m1 m2 m3", "--level 0", "m0 m2"),
+    ("-l10 -c64 --bitmap internal", "m0 m1 m2 m3", "--level 6", "m0 m1 m2 m3"),
+    ("-l10 -c64 -e 0.90", "m0 m1 m2 m3", "--level 5 --raid-devices 4", "m0 m1 m2 m3"),
+    ("-l10 -c64 -p o2", "m0 m1 m2", "--level 6 --chunk 32K --raid-devices 4 m3", "m0 m1 m2 m3"),
+    ("-l10 -c64 -e 1.0", "m0 m1", "--level 4", "m0 m1"),
 ];
 
 /// The members that are found to have places in the array, or wait for one.

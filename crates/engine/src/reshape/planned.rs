@@ -66,6 +66,14 @@ impl PlannedArray {
         self.members.is_degraded()
     }
 
+    /// Whether no data is lost if any one member fails.
+    #[must_use]
+    pub fn survives_a_failure(&self) -> bool {
+        let is_served = |slot| self.serving(slot).is_some();
+        let mut served = (0..self.geometry.raid_disks()).map(Slot).filter(|&slot| is_served(slot));
+        served.all(|failed| self.geometry.survives(|slot| slot != failed && is_served(slot)))
+    }
+
     /// As [`Supervisor::lacks_data`].
     #[must_use]
     pub fn lacks_data(&self) -> bool {

@@ -2,7 +2,8 @@
 //! these.
 
 use lapstrake_geometry::{
-    Config, Geometry, Layout, Level, MAX_SECTORS, ParityLayout, Raid10Layout, Sector, Slot,
+    Config, Geometry, Layout, Level, MAX_SECTORS, ParityLayout, Raid10, Raid10Layout, Sector,
+    Sectors, Slot,
 };
 
 /// So many chunks are looked at: layouts repeat after as many as there are members.
@@ -34,7 +35,8 @@ impl Step {
     }
 }
 
-/// What an array of a level without parity can be called without a block being moved, on the way to another geometry.
+/// What an array of a level without parity can be called without a block being moved, on the way to another geometry. Of a
+/// RAID10 one copy stays in use, as what a RAID5 or RAID4 has that lacks its parity.
 fn taken_over(now: &Geometry, goal: &Config) -> Option<Config> {
     let parity = |level, layout, raid_disks| Config {
         level,
@@ -47,23 +49,29 @@ fn taken_over(now: &Geometry, goal: &Config) -> Option<Config> {
         (Geometry::Mirror(_), level) if level.is_parity() => {
             Some(parity(Level::Raid5, ParityLayout::LeftSymmetric, 2))
         }
+        (Geometry::Raid0(raid0), Level::Raid10) => {
+            let (chunk, raid_disks) = (raid0.chunk(), raid0.raid_disks());
+            Some(mirrored(&Config { chunk, raid_disks, ..goal.clone() }))
+        }
         (Geometry::Raid0(raid0), level) => {
-            let chunk = raid0.chunk();
-            let raid_disks = raid0.raid_disks().saturating_add(1);
-            Some(match level {
-                // Data of a RAID0 is moved as that of a RAID4 that lacks its parity.
-                Level::Raid0 | Level::Raid4 => {
-                    let (level, layout) = (Level::Raid4, Layout::None);
-                    Config { level, layout, chunk, raid_disks, ..goal.clone() }
-                }
-                Level::Raid10 => {
-                    mirrored(&Config { chunk, raid_disks: raid0.raid_disks(), ..goal.clone() })
-                }
-                _ => Config { chunk, ..parity(Level::Raid5, ParityLayout::ParityLast, raid_disks) },
-            })
+            Some(without_parity(level, raid0.chunk(), raid0.raid_disks(), goal))
+        }
+        (Geometry::Raid10(raid10), level) if level.is_parity() && is_mirrored(raid10) => {
+            Some(without_parity(level, raid10.chunk(), raid10.raid_disks() / 2, goal))
         }
         _ => None,
     }
+}
+
+/// What lays data out as a RAID0 does, with a member more for parity alone, which nobody need be in. Data of a RAID0 that stays
+/// one is moved as such.
+fn without_parity(level: Level, chunk: Sectors, data_disks: u16, goal: &Config) -> Config {
+    let raid_disks = data_disks.saturating_add(1);
+    let (level, layout) = match level {
+        Level::Raid0 | Level::Raid4 => (Level::Raid4, Layout::None),
+        _ => (Level::Raid5, Layout::Parity(ParityLayout::ParityLast)),
+    };
+    Config { level, layout, chunk, raid_disks, ..goal.clone() }
 }
 
 /// A geometry that lays data out as the one that is wished for, and is nearer to the array's own; none if data is moved to
@@ -90,6 +98,10 @@ fn origin(now: &Geometry, goal: &Config) -> Option<Config> {
             Some(Config { level, layout, raid_disks: one_more, ..goal.clone() })
         }
         (Raid10, Raid0) => Some(mirrored(goal)),
+        (Raid10, level) if level.is_parity() => {
+            let (raid_disks, chunk) = (now.raid_disks().div_ceil(2), owned_chunk(now));
+            Some(mirrored(&Config { raid_disks, chunk: Sectors(chunk), ..goal.clone() }))
+        }
         (Raid4 | Raid5 | Raid6, Raid1) => {
             let layout = match now {
                 Geometry::Parity(now) if now.level() == Raid5 => now.layout(),
@@ -99,6 +111,11 @@ fn origin(now: &Geometry, goal: &Config) -> Option<Config> {
         }
         _ => None,
     }
+}
+
+/// Whether it has two copies side by side of all that a RAID0 of half as many members has.
+fn is_mirrored(raid10: &Raid10) -> bool {
+    raid10.layout() == Raid10Layout::near(2) && raid10.raid_disks().is_multiple_of(2)
 }
 
 /// The RAID10 that has two copies side by side of all that a RAID0 has.
@@ -113,8 +130,10 @@ fn mirrored(raid0: &Config) -> Config {
 pub(crate) fn slot_in(after: &Geometry, before: &Geometry, slot: Slot) -> Option<Slot> {
     let slot = match (before, after) {
         (Geometry::Raid0(_), Geometry::Raid10(_)) => Slot(slot.0 * 2),
-        (Geometry::Raid10(_), Geometry::Raid0(_)) if slot.0 % 2 == 1 => return None,
-        (Geometry::Raid10(_), Geometry::Raid0(_)) => Slot(slot.0 / 2),
+        (Geometry::Raid10(_), Geometry::Raid0(_) | Geometry::Parity(_)) => match slot.0 % 2 {
+            0 => Slot(slot.0 / 2),
+            _ => return None,
+        },
         _ => slot,
     };
     Some(slot).filter(|slot| slot.0 < after.raid_disks())
@@ -162,7 +181,7 @@ pub(crate) fn slot_of_parity(geometry: &Geometry) -> Option<Slot> {
 mod tests {
     use super::*;
     use alloc::{vec, vec::Vec};
-    use lapstrake_geometry::{Raid0Layout, Sectors};
+    use lapstrake_geometry::Raid0Layout;
 
     fn config(level: Level, layout: Layout, raid_disks: u16) -> Config {
         let (chunk, component) = (Sectors(128), Sectors(1 << 12));
@@ -249,5 +268,27 @@ mod tests {
         assert_eq!(way(config(Raid10, near, 6), &raid0), [dropped]);
         assert_eq!(way(config(Raid4, Layout::None, 4), &raid0), [dropped]);
         assert_eq!(way(raid6, &raid0), [(Raid6, last, 5, false), (Raid5, last, 4, true), dropped]);
+    }
+
+    #[test]
+    fn one_copy_of_a_raid10_becomes_the_data_of_a_parity_level() {
+        use Level::{Raid4, Raid5, Raid6, Raid10};
+        use ParityLayout::{LeftSymmetric, ParityLast};
+        let [symmetric, last] = [LeftSymmetric, ParityLast].map(Layout::Parity);
+        let near = Layout::Raid10(Raid10Layout::near(2));
+        let raid10 = config(Raid10, near, 6);
+        let taken = (Raid5, last, 4, true);
+        let raid6 = Config { chunk: Sectors(64), ..config(Raid6, symmetric, 5) };
+        assert_eq!(way(raid10.clone(), &raid6), [taken, (Raid6, symmetric, 5, false)]);
+        let more = config(Raid5, symmetric, 6);
+        assert_eq!(way(raid10.clone(), &more), [taken, (Raid5, symmetric, 6, false)]);
+        assert_eq!(way(raid10.clone(), &config(Raid5, last, 4)), [taken]);
+        let raid4 = config(Raid4, Layout::None, 4);
+        assert_eq!(way(raid10, &raid4), [(Raid4, Layout::None, 4, true)]);
+        let (near, taken) = ((Raid10, near, 6, false), [taken, (Raid6, symmetric, 5, false)]);
+        for (layout, raid_disks) in [(Raid10Layout::offset(2), 6), (Raid10Layout::near(2), 5)] {
+            let other = config(Raid10, Layout::Raid10(layout), raid_disks);
+            assert_eq!(way(other, &raid6), [near, taken[0], taken[1]]);
+        }
     }
 }

@@ -106,7 +106,7 @@ impl CoordinatorRuntime {
             Geometry::Raid0(raid0) if geometry.array_sectors() != old.array_sectors() => {
                 Err(ResizeError::UnlikeMembers { chunk: raid0.chunk() })
             }
-            Geometry::Mirror(_) if !config.component.0.is_multiple_of(config.chunk.0) => {
+            _ if config.level.is_parity() && !config.component.0.is_multiple_of(config.chunk.0) => {
                 let (component, chunk) = (config.component, config.chunk);
                 Err(ResizeError::PartOfChunk { component, chunk })
             }
@@ -402,7 +402,8 @@ fn is_reached(old: &Geometry, goal: &Config) -> bool {
     let (from, to) = (old.level(), goal.level);
     match (from, to) {
         (Linear, Linear) => goal.raid_disks >= old.raid_disks(),
-        (Raid10, Raid10 | Raid0) | (Raid0, Raid10) => true,
+        (Raid10, _) => matches!(to, Raid10 | Raid0) || to.is_parity(),
+        (Raid0, Raid10) => true,
         (Raid1, _) => old.raid_disks() == 2 && to.is_parity(),
         (Raid0, _) => to == Raid0 || to.is_parity(),
         (_, Raid0) => from.is_parity(),
@@ -426,7 +427,7 @@ fn with_data_of(level: Level, old: &Geometry) -> u16 {
     let data = match old {
         _ if level == old.level() => return old.raid_disks(),
         Geometry::Mirror(_) => 1,
-        Geometry::Raid10(raid10) => raid10.raid_disks() / 2,
+        Geometry::Raid10(raid10) => raid10.raid_disks().div_ceil(2),
         other => data_disks(other),
     };
     match level {

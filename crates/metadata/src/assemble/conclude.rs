@@ -127,9 +127,7 @@ fn count(table: &Table<'_>) -> Count {
     let expected =
         slots(&|slot| table.freshest.superblock.dev_of_slot(slot).is_some() || may_be_of(slot));
     let is_clean = |i: usize| table.candidates[i].superblock.clean();
-    let lacks_data = missing.iter().any(|&slot| {
-        holders[slot.index()].is_none() || !has_only_parity(table.freshest.superblock, slot)
-    });
+    let lacks_data = missing.iter().any(|&slot| !has_only_parity(table.freshest.superblock, slot));
     // A log puts parity right before it stands in for anything.
     let has_parity = table.config.level.is_parity() && !table.freshest.superblock.has_ppl();
     Count {
@@ -144,14 +142,14 @@ fn count(table: &Table<'_>) -> Count {
     }
 }
 
-/// Whether the member in `slot` never holds data, so that its recovery takes nothing from it.
+/// Whether the member in `slot` never holds data, so that without it nothing is made of parity.
 ///
 /// The kernel goes by the layout word, which says nothing of a raid4's parity unless the array
-/// was once a raid5.
+/// was once a raid5, and counts only who is there and recovers.
 fn has_only_parity(sb: &Superblock, slot: Slot) -> bool {
     let (slot, last) = (slot.0, sb.raid_disks() - 1);
     match (sb.level(), sb.layout_md()) {
-        (Some(Level::Raid4 | Level::Raid5), 5) => slot == last,
+        (Some(Level::Raid4), _) | (Some(Level::Raid5), 5) => slot == last,
         (Some(Level::Raid5), 4) => slot == 0,
         (Some(Level::Raid6), 4) => slot < 2,
         (Some(Level::Raid6), 5) => slot + 1 >= last,

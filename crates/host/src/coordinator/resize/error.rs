@@ -48,8 +48,8 @@ pub enum ResizeError {
     /// Not between these levels.
     #[error(
         "there is no way from this {from} to a {to}: RAID4, 5 and 6 become each other, a RAID0 or, of two \
-         members, a RAID1; a RAID0 becomes a RAID4, 5, 6 or 10, a RAID1 of two a RAID4, 5 or 6, and a RAID10 a RAID0; a \
-         linear array gets more members only; nothing was changed"
+         members, a RAID1; a RAID0 becomes a RAID4, 5, 6 or 10, a RAID1 of two a RAID4, 5 or 6, and a RAID10 a RAID0, 4, 5 \
+         or 6; a linear array gets more members only; nothing was changed"
     )]
     NotBetween {
         /// The array's level.

@@ -274,6 +274,7 @@ impl Way<'_> {
             bitmap: None,
             data_move: None,
             resync_after_cut: is_whole && !self.has_bitmap,
+            without_redundancy: !self.array.survives_a_failure(),
             counted_bytes: 0,
             members: Vec::new(),
         }

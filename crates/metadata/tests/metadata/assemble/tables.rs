@@ -3,7 +3,7 @@
 //! same as plainly.
 
 use lapstrake_geometry::{
-    Config, Geometry, Layout, Level, ParityLayout, Raid10Layout, Sector, Sectors,
+    Config, Geometry, Layout, Level, ParityLayout, Raid10Layout, Sector, Sectors, Slot,
 };
 use lapstrake_metadata::assemble::Options;
 use lapstrake_metadata::{Role, Version};
@@ -135,8 +135,8 @@ fn levels_and_missing_members() {
             &[
                 ("5 5 5", "0 1 2: ok", "=", "="),
                 ("5!2 5!2 -", "0 1: ok", "=", "="),
-                // mdadm knows that parity alone is missing, the kernel refuses all the same.
-                ("5d!2 5d!2 -", "0 1: dirty", "=", "0 1: ok"),
+                // The kernel refuses, though parity alone is missing.
+                ("5d!2 5d!2 -", "0 1: dirty", "0 1: ok", "0 1: ok"),
                 ("5 - -", "0: few", "=", "="),
             ],
         );
@@ -288,6 +288,46 @@ fn a_parity_that_goes_leaves_an_array_that_starts() {
     }
 }
 
+#[test]
+fn copies_that_go_leave_an_array_that_starts() {
+    let last = Layout::Parity(ParityLayout::ParityLast);
+    let near = Layout::Raid10(Raid10Layout::near(2));
+    for (level, layout) in [(Level::Raid5, last), (Level::Raid4, Layout::None)] {
+        for knows in 1..16u32 {
+            let mut members = Array::new(Version::V1_2, Level::Raid10, 4).members("10 10 10 10");
+            for (id, sb) in &mut members {
+                let (chunk, component) = (sb.chunk(), sb.component());
+                let config = |level, layout, raid_disks| {
+                    let member_sizes = Vec::new();
+                    Config { level, layout, chunk, raid_disks, component, member_sizes }
+                };
+                sb.set_geometry(&config(Level::Raid10, near, 4));
+                if knows >> *id & 1 == 1 {
+                    sb.set_geometry(&config(level, layout, 3));
+                    [1, 3].into_iter().for_each(|slot| sb.set_role_of(slot, Role::Spare));
+                    sb.set_role_of(2, Role::Active(Slot(1)));
+                    sb.set_events(11);
+                }
+            }
+            let options = Options { run: true, ..Options::default() };
+            let assembly = decide(&members, &options).unwrap();
+            assert!(assembly.start.is_ok(), "{level}, {knows:04b}: {:?}", assembly.start);
+            let is_told = knows & 0b0101 != 0;
+            // Copies that know that they are none any more are spares, whatever the others say.
+            let (found, served) = match is_told {
+                true => (level, vec![Some(0), Some(2), None]),
+                false => {
+                    let is_copy = |id: &usize| knows >> id & 1 == 0;
+                    (Level::Raid10, (0..4).map(|id| Some(id).filter(is_copy)).collect())
+                }
+            };
+            assert_eq!(assembly.geometry.as_ref().map(Geometry::level), Some(found), "{knows:04b}");
+            assert_eq!(assembly.members, served, "{level}, {knows:04b}");
+            assert!(!is_told || assembly.spares.len() == 2, "{level}, {knows:04b}");
+        }
+    }
+}
+
 /// A member is put back from a copy that was made before a start and a stop, which leave events as they were.
 #[test]
 fn an_older_copy_of_a_member_is_told() {
@@ -332,7 +372,7 @@ fn members_under_recovery() {
         Array::new(Version::V1_2, Level::Raid4, 3),
         &[
             // The kernel does not see that this is parity.
-            ("9d 9d 9dr4096", "0 1 2~: dirty", "=", "0 1 2~: ok"),
+            ("9d 9d 9dr4096", "0 1 2~: dirty", "0 1 2~: ok", "0 1 2~: ok"),
             ("9d 9dr4096 9d", "0 1~ 2: dirty", "=", "0 1~ 2: ok"),
         ],
     );
