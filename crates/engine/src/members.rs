@@ -22,6 +22,8 @@ pub struct MemberConfig {
     pub trusted_to: Sector,
     /// It has a moving head, so nearness counts when a copy is chosen.
     pub rotational: bool,
+    /// A stream of reads stays with it however deep it is: as with a moving head, and as with every RAID1 of Linux's md.
+    pub keeps_streams: bool,
     /// It is read only where no other member has the data (RAID1).
     pub write_mostly: bool,
     /// Ranges that its bad-block log holds, from the data offset; none if it has no log.
@@ -45,6 +47,7 @@ impl MemberConfig {
             slot: record.slot,
             trusted_to: record.trusted_to,
             rotational,
+            keeps_streams: rotational,
             write_mostly: superblock.write_mostly(),
             bad_blocks: ranges.map(|ranges| ranges.filter(|range| !range.is_empty()).collect()),
             log: superblock.ppl(),
@@ -425,7 +428,7 @@ impl Members {
         let entry = &self.all[member.0 as usize];
         let goes_on = entry.head == sector;
         match entry.config.rotational {
-            true if goes_on => (0, 0),
+            _ if goes_on && entry.config.keeps_streams => (0, 0),
             true => (1 + entry.head.0.abs_diff(sector.0), u64::from(entry.reads)),
             false => (u64::from(entry.reads), u64::from(!goes_on)),
         }
@@ -442,6 +445,7 @@ mod tests {
             slot: Some(Slot(slot)),
             trusted_to,
             rotational: false,
+            keeps_streams: false,
             write_mostly: false,
             bad_blocks: Some(Vec::new()),
             log: None,
@@ -526,7 +530,8 @@ mod tests {
 
     #[test]
     fn reads_cost_distance_on_a_moving_head_and_a_turn_elsewhere() {
-        let disk = MemberConfig { rotational: true, ..config(0, FULLY_TRUSTED) };
+        let disk =
+            MemberConfig { rotational: true, keeps_streams: true, ..config(0, FULLY_TRUSTED) };
         let mut members = Members::new(2, &[disk, config(1, FULLY_TRUSTED)]);
         let costs = |members: &Members, at| [0, 1].map(|id| members.cost(MemberId(id), Sector(at)));
         assert_eq!(costs(&members, 8), [(9, 0), (0, 1)]);

@@ -168,6 +168,7 @@ impl ArrayVolume {
         }
         let bitmap = bitmap(&made, config.is_busy);
         let is_degraded = lost > 0;
+        let is_mirror_of_md = config.md.is_some() && config.level == Level::Raid1;
         let (mut legs, mut records, mut configs) = (Vec::new(), Vec::new(), Vec::new());
         let mut members = made.members.iter();
         for (slot, slot_state) in (0..).map(Slot).zip(config.slots) {
@@ -178,7 +179,9 @@ impl ArrayVolume {
             };
             let member = members.next().expect("a plan for each that is there");
             let record = record(member, slot, trusted_to);
-            configs.push(MemberConfig::new(&record, leg.rotational));
+            let own = MemberConfig::new(&record, leg.rotational);
+            let keeps_streams = own.keeps_streams || is_mirror_of_md;
+            configs.push(MemberConfig { keeps_streams, ..own });
             records.push(record);
             legs.push(leg.volume);
         }

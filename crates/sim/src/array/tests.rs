@@ -330,6 +330,29 @@ fn a_rebuild_goes_as_fast_as_the_slowest_disk_there() {
     }
 }
 
+/// As Linux 7.2 did: all of a RAID1's stream of one disk, a RAID10's of all.
+#[test]
+fn md_keeps_the_stream_of_a_mirror_on_one_disk() {
+    for (level, md, is_on_one) in [
+        (Level::Raid1, Some(70200), true),
+        (Level::Raid1, None, false),
+        (Level::Raid10, Some(70200), false),
+    ] {
+        let (mut array, rack) = array(level, &["ssd-sata-1tb"; 2], |config| config.md = md);
+        stream(&mut array, Op::Read, 4);
+        let [first, second] = [0, 1].map(|disk| all_counts(&rack, 2)[disk].read_bytes);
+        assert!(first > 1 << 30, "{level}, {md:?}: {first}");
+        match is_on_one {
+            true => assert_eq!(second, 0, "{level}, {md:?}"),
+            false => near(second as f64, first as f64, 0.1),
+        }
+    }
+    let (mut array, rack) = array(Level::Raid1, &["ssd-sata-1tb"; 2], |it| it.md = Some(70200));
+    drive(&mut array, Op::Read, Way::AtRandom, 8, 4, SECOND);
+    let [first, second] = [0, 1].map(|disk| all_counts(&rack, 2)[disk].reads as f64);
+    near(second, first, 0.1);
+}
+
 #[test]
 fn a_rebuild_ends_and_is_told() {
     let (rack, mut legs) = disks(&["ssd-sata-1tb"; 2]);
