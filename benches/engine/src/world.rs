@@ -85,7 +85,6 @@ impl World {
             slot: (!lost.contains(&slot)).then_some(Slot(slot)),
             trusted_to: FULLY_TRUSTED,
             rotational: false,
-            keeps_streams: false,
             write_mostly: false,
             bad_blocks: None,
             log: None,

@@ -326,7 +326,7 @@ impl<D: Clone> StartPlan<D> {
         if !request.force && needs_missing(&assembly, bitmap.as_ref()) {
             let slots = (0..).map(Slot).zip(&assembly.members);
             let missing = slots.filter(|(_, id)| id.is_none()).map(|(slot, _)| slot).collect();
-            let refusal = Refusal::DirtyDegraded { missing, run_helps: false };
+            let refusal = Refusal::DirtyDegraded { missing, run_helps: false, lacks_data: true };
             return Err(PlanError::UnsyncedDegraded { refusal, unread: unread_bitmaps });
         }
         let geometry = match &assembly.geometry {
@@ -519,7 +519,8 @@ fn members<I: StartIo>(
 fn needs_missing(assembly: &Assembly, bitmap: Option<&BitmapConfig>) -> bool {
     let lockless = bitmap.map(|bitmap| &bitmap.bits).filter(|bits| bits.is_lockless());
     let needs_sync = lockless.is_some_and(|bits| (0..bits.count()).any(|bit| bits.needs_sync(bit)));
-    assembly.config.level.is_parity() && assembly.newly_degraded && needs_sync
+    let lacks_more = assembly.newly_degraded && assembly.lacks_data;
+    assembly.config.level.is_parity() && lacks_more && needs_sync
 }
 
 /// Data of a member. False: some of it cannot be read, or is on record as bad.

@@ -110,7 +110,6 @@ impl Rig {
             slot: Some(Slot(slot)),
             trusted_to: FULLY_TRUSTED,
             rotational: false,
-            keeps_streams: false,
             write_mostly: false,
             bad_blocks: None,
             log: None,

@@ -51,8 +51,8 @@ Exit codes:
 ///
 /// --raid-devices gives a RAID1 more copies, which spares fill, or fewer, when those that go have been failed and removed.
 ///
-/// Of RAID4, 5 and 6 --raid-devices, --level, --chunk and --layout, also together, reshape the array, of a RAID10 without far
-/// copies all of them but --level, with as many copies as before: all data moves to other places while clients go on. The
+/// Of RAID4, 5 and 6 --raid-devices, --level, --chunk and --layout, also together, reshape the array, and so they do a RAID10
+/// without far copies, which keeps as many copies if it stays one: all data moves to other places while clients go on. The
 /// command returns when that has begun, `lapstrake wait` waits for its end. Data is moved into room before it, or with fewer
 /// members behind it, so that nothing is overwritten before its copy is on record: the array may be stopped or cut off at
 /// any moment, and the next `lapstrake serve` goes on, or Linux does. Where there is no such room, members that are added for data
@@ -64,8 +64,8 @@ Exit codes:
 /// array gets more members.
 ///
 /// A RAID1 of two becomes a RAID5 and back, a RAID0 a RAID4, 5, 6 or 10 and back, without a block being moved for that: parity
-/// or copies are made on the members that are added, or let go of with who holds them. A RAID10 becomes a RAID4, 5 or 6 with
-/// the members of its second copies, and is without redundancy until the first parity is made.
+/// or copies are made on the members that are added, or let go of with who holds them. A RAID10 with two copies becomes a
+/// RAID4, 5 or 6 with the members of its second copies, and is without redundancy until the first parity is made.
 ///
 /// With --dry-run nothing is written: it tells what would be done, one step after the other, where data would move, what is
 /// read and written of each member, what a power cut would cost, and with --rate how long it takes at the least, since heads
@@ -244,9 +244,6 @@ fn reshape(args: &Args) -> Outcome {
     // Without new members it may begin, and wait for some.
     let plan = if newcomers.is_empty() { plan::ask } else { plan::check };
     let planned = plan(target, request.clone(), &newcomers, args.force)?;
-    if let Some((_, words)) = plan::lost_redundancy(&before, &planned.steps) {
-        errln!("{}: {words}", target.name);
-    }
     // A RAID0 takes in nobody, but what it becomes.
     let is_added_later = before.level == "raid0";
     if !is_added_later {
@@ -273,6 +270,9 @@ fn reshape(args: &Args) -> Outcome {
             target.name
         );
         return Err(failure);
+    }
+    if let Some((bare, words)) = plan::lost_redundancy(&planned).filter(|_| changed) {
+        errln!("{}: step {} of {}: {words}", target.name, bare + 1, planned.steps.len());
     }
     let goal = level.or(is_added_later.then_some(Level::Raid0));
     let Detail { level, layout, chunk_bytes, raid_devices, reshape, .. } = target.detail(None)?;

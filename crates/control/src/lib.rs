@@ -308,6 +308,9 @@ answers! {
         /// Why it would not go on after these steps, if it would not.
         #[serde(default)]
         obstacle: Option<String>,
+        /// As the array is now, a member that fails may take data with it.
+        #[serde(default)]
+        without_redundancy: bool,
     }
 
     /// To [`Request::Sync`], when [`Request::Detail`] shows it.

@@ -32,7 +32,7 @@ pub struct PlannedStep {
     /// A stop of the server in the midst that is not clean (a power cut, a kill) means that all redundancy is made anew
     /// afterwards: no bitmap says where writes were under way. Else it costs nothing but what was under way.
     pub resync_after_cut: bool,
-    /// Once it is done a member that fails takes data with it, until a later step, if any does, has made redundancy.
+    /// Once it is done a member that fails may take data with it, until a later step, if any does, has made redundancy.
     #[serde(default)]
     pub without_redundancy: bool,
     /// Bytes that `sync_speed_min` and `sync_speed_max` count of it.

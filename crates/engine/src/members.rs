@@ -22,8 +22,6 @@ pub struct MemberConfig {
     pub trusted_to: Sector,
     /// It has a moving head, so nearness counts when a copy is chosen.
     pub rotational: bool,
-    /// A stream of reads stays with it however deep it is: as with a moving head, and as with every RAID1 of Linux's md.
-    pub keeps_streams: bool,
     /// It is read only where no other member has the data (RAID1).
     pub write_mostly: bool,
     /// Ranges that its bad-block log holds, from the data offset; none if it has no log.
@@ -47,7 +45,6 @@ impl MemberConfig {
             slot: record.slot,
             trusted_to: record.trusted_to,
             rotational,
-            keeps_streams: rotational,
             write_mostly: superblock.write_mostly(),
             bad_blocks: ranges.map(|ranges| ranges.filter(|range| !range.is_empty()).collect()),
             log: superblock.ppl(),
@@ -117,6 +114,8 @@ pub struct Members {
     /// The array's slots; behind them there may be some that were given up.
     count: usize,
     unrecorded: Vec<MemberId>,
+    /// A stream of reads stays with members without a head, too.
+    keeps_streams: bool,
 }
 
 impl Members {
@@ -126,6 +125,7 @@ impl Members {
         let mut this = Self {
             all: configs.iter().cloned().map(Member::new).collect(),
             slots: vec![None; raid_disks as usize],
+            keeps_streams: false,
             replacements: vec![None; raid_disks as usize],
             count: raid_disks as usize,
             unrecorded: Vec::new(),
@@ -420,6 +420,11 @@ impl Members {
         self.all[member.0 as usize].reads -= 1;
     }
 
+    /// A stream of reads stays with one member however deep it is, as with heads.
+    pub(crate) fn keep_streams(&mut self) {
+        self.keeps_streams = true;
+    }
+
     /// What a read of `sector` costs on this member, lowest best: a moving head pays for distance, and nothing where the last
     /// read ended, whatever waits there; other members pay for their queue, and then for not going on there. So a stream
     /// stays on a copy with a head, and at depth 1 on any; at a greater depth all copies without a head work.
@@ -427,8 +432,9 @@ impl Members {
     pub fn cost(&self, member: MemberId, sector: Sector) -> (u64, u64) {
         let entry = &self.all[member.0 as usize];
         let goes_on = entry.head == sector;
-        match entry.config.rotational {
-            _ if goes_on && entry.config.keeps_streams => (0, 0),
+        let rotational = entry.config.rotational;
+        match rotational {
+            _ if goes_on && (rotational || self.keeps_streams) => (0, 0),
             true => (1 + entry.head.0.abs_diff(sector.0), u64::from(entry.reads)),
             false => (u64::from(entry.reads), u64::from(!goes_on)),
         }
@@ -445,7 +451,6 @@ mod tests {
             slot: Some(Slot(slot)),
             trusted_to,
             rotational: false,
-            keeps_streams: false,
             write_mostly: false,
             bad_blocks: Some(Vec::new()),
             log: None,
@@ -530,8 +535,7 @@ mod tests {
 
     #[test]
     fn reads_cost_distance_on_a_moving_head_and_a_turn_elsewhere() {
-        let disk =
-            MemberConfig { rotational: true, keeps_streams: true, ..config(0, FULLY_TRUSTED) };
+        let disk = MemberConfig { rotational: true, ..config(0, FULLY_TRUSTED) };
         let mut members = Members::new(2, &[disk, config(1, FULLY_TRUSTED)]);
         let costs = |members: &Members, at| [0, 1].map(|id| members.cost(MemberId(id), Sector(at)));
         assert_eq!(costs(&members, 8), [(9, 0), (0, 1)]);

@@ -229,6 +229,12 @@ impl Shard {
         self.stripes.hold_nothing();
     }
 
+    /// A stream of reads stays with one copy of members without a head, too: for models of Linux's RAID1, which leaves one only
+    /// where a device says what size of I/O is best.
+    pub fn keep_streams(&mut self) {
+        self.members.keep_streams();
+    }
+
     /// Starts what can be started. Called when a batch of input has been taken in.
     pub(crate) fn launch_ready(&mut self) {
         if !self.stripes.has_ready() && self.ops.is_empty() {

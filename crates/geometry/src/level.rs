@@ -5,7 +5,7 @@ use core::str::FromStr;
 
 use alloc::string::ToString;
 
-use crate::error::GeometryError;
+use crate::{Slot, error::GeometryError};
 
 /// A RAID level that has a geometry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -70,6 +70,19 @@ impl Level {
             Level::Raid5 => "raid5",
             Level::Raid6 => "raid6",
             Level::Raid10 => "raid10",
+        }
+    }
+
+    /// The slot in which another level, which lays data out alike, has what this one has in a slot; none if only this one has
+    /// a copy there.
+    pub const fn slot_when_taken_over(self, other: Level, slot: Slot) -> Option<Slot> {
+        match (self, other) {
+            (Level::Raid0, Level::Raid10) => Some(Slot(slot.0.saturating_mul(2))),
+            (Level::Raid10, Level::Raid0 | Level::Raid4 | Level::Raid5) => match slot.0 % 2 {
+                0 => Some(Slot(slot.0 / 2)),
+                _ => None,
+            },
+            _ => Some(slot),
         }
     }
 

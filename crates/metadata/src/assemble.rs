@@ -260,6 +260,8 @@ pub enum Refusal {
         missing: Vec<Slot>,
         /// Whether it only seems so, and `run` is enough.
         run_helps: bool,
+        /// Whether one of these slots holds data.
+        lacks_data: bool,
     },
     /// Members are missing that the array had when it was last in use.
     NewlyDegraded {
@@ -344,6 +346,8 @@ pub struct Assembly {
     pub degraded: u16,
     /// Whether a member is missing that the freshest superblock counts upon.
     pub newly_degraded: bool,
+    /// Whether a slot without a member in sync holds data, and not only parity.
+    pub lacks_data: bool,
     /// Members in sync of a clean array that were last told of it so many seconds before the freshest, though they count
     /// as many events: perhaps older copies of themselves, put back.
     pub older: Vec<(usize, u64)>,

@@ -188,8 +188,7 @@ impl Superblock {
         })
     }
 
-    /// This RAID4 with the last slot empty, which is that of its parity, and clean: writes leave nothing half done. None if this
-    /// is of no RAID4, nor of a RAID5 like that.
+    /// This RAID4 with the last slot empty, which is that of its parity. None if this is of no RAID4, nor of a RAID5 like that.
     #[must_use]
     pub fn without_parity(&self) -> Option<Self> {
         let Self::V1(sb) = self else { return None };
@@ -198,9 +197,7 @@ impl Superblock {
             Level::Raid5 => self.layout() == Some(Layout::Parity(ParityLayout::ParityLast)),
             _ => false,
         };
-        let mut sb = sb.with_last_slot_empty().filter(|_| is_last)?;
-        sb.resync_offset = u64::MAX;
-        Some(Self::V1(sb))
+        sb.with_last_slot_empty().filter(|_| is_last).map(Self::V1)
     }
 
     /// Whether another array of these members, of another level, has all data where this one has it: a cut while that was
@@ -237,18 +234,6 @@ impl Superblock {
         };
         let is_mirror = matches!(levels, (Level::Raid1, _) | (_, Level::Raid1));
         is_alike && (is_mirror || self.chunk() == other.chunk())
-    }
-
-    /// The slot that a member of this array has in one that has taken it over, as [`Self::is_taken_over_by`].
-    #[must_use]
-    pub fn slot_when_taken_over(&self, other: &Self, slot: Slot) -> Slot {
-        match (self.level(), other.level()) {
-            (Some(Level::Raid0), Some(Level::Raid10)) => Slot(slot.0.saturating_mul(2)),
-            (Some(Level::Raid10), Some(Level::Raid0 | Level::Raid4 | Level::Raid5)) => {
-                Slot(slot.0 / 2)
-            }
-            _ => slot,
-        }
     }
 
     /// Says that the array has the geometry that another superblock says, with all data where it is. A RAID0 uses of each member

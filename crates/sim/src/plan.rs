@@ -165,11 +165,11 @@ impl Plan {
         after.and_then(Result::ok).map_or(u64::MAX, |after| after.array_sectors().0)
     }
 
-    /// Disks that have slots from the beginning to the end.
+    /// How many disks, from the first one on, have slots from the beginning to the end.
     pub(crate) fn disks_for_good(&self) -> u16 {
         let disks = self.disks_at_first();
         match self.reshape {
-            // Every second member is let go.
+            // The second copy, which is the second disk, is let go.
             Some(to) if self.level == Level::Raid10 && to.level != Level::Raid10 => 1,
             to => to.map_or(disks, |to| to.disks.min(disks)),
         }

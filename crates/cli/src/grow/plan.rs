@@ -35,22 +35,18 @@ pub fn check(
     }
 }
 
-/// What an array loses that survives the failure of any member as it is: after which step it does not, and in words for how
-/// long.
-pub fn lost_redundancy<'a>(
-    before: &Detail,
-    steps: &'a [PlannedStep],
-) -> Option<(&'a PlannedStep, &'static str)> {
-    if matches!(before.level.as_str(), "raid0" | "linear") {
-        return None;
-    }
+/// After which step a member that fails may take data with it, if none that does so now, and in words for how long.
+pub fn lost_redundancy(planned: &Planned) -> Option<(usize, &'static str)> {
+    let steps = &planned.steps;
     let bare = steps.iter().position(|step| step.without_redundancy)?;
     let is_regained = steps[bare..].iter().any(|step| !step.without_redundancy);
     let words = match is_regained {
-        true => "until redundancy is made by a later step a member that fails takes data with it",
-        false => "from then on a member that fails takes data with it",
+        true => {
+            "from then on, until a later step has made redundancy, a member that fails may take data with it"
+        }
+        false => "from then on a member that fails may take data with it",
     };
-    Some((&steps[bare], words))
+    Some((bare, words)).filter(|_| !planned.without_redundancy)
 }
 
 pub fn ask(
@@ -122,6 +118,7 @@ fn record(name: &str, planned: &Planned, times: &[Seconds], pace: &Pace, limit: 
         "changed": false,
         "steps": planned.steps,
         "obstacle": planned.obstacle,
+        "without_redundancy": planned.without_redundancy,
         "seconds": times,
         "seconds_in_all": total,
         "estimated_from": is_known.then(|| ground(pace, limit)),
@@ -138,13 +135,13 @@ fn tell(before: &Detail, planned: &Planned, times: &[Seconds], pace: &Pace, limi
         steps => format!("{steps} steps"),
     };
     outln!("{name}: {count}; nothing was changed");
-    let lost = lost_redundancy(before, &planned.steps);
-    for (number, (step, time)) in (1..).zip(planned.steps.iter().zip(times)) {
-        outln!("{number}. {}", words(step));
+    let lost = lost_redundancy(planned);
+    for (index, (step, time)) in planned.steps.iter().zip(times).enumerate() {
+        outln!("{}. {}", index + 1, words(step));
         for line in details(step) {
             outln!("   {line}");
         }
-        if let Some((_, words)) = lost.filter(|(at, _)| std::ptr::eq(*at, step)) {
+        if let Some((_, words)) = lost.filter(|(at, _)| *at == index) {
             outln!("   {words}");
         }
         match time {

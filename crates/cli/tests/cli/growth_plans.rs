@@ -70,11 +70,12 @@ fn what_is_told_is_what_is_done() {
         assert_eq!(actions, steps, "{what}: {plan:#}");
         assert_eq!(plan["obstacle"], Value::Null, "{what}");
         let loses_redundancy = options.starts_with("-l10") && wish.contains("--level");
-        let is_said = told.out.contains("until redundancy is made by a later step");
-        assert_eq!(is_said, loses_redundancy, "{what}: {told:?}");
+        let is_said = |text: &str| text.contains("until a later step has made redundancy");
+        assert_eq!(is_said(&told.out), loses_redundancy, "{what}: {told:?}");
 
         let at_first = work(&lab.detail());
-        lab.run(&format!("grow data {wish}")).ok();
+        let begun = lab.run(&format!("grow data {wish}")).ok();
+        assert_eq!(is_said(&begun.err), loses_redundancy, "{what}: {begun:?}");
         let last = &plan["steps"][steps.len() - 1];
         let detail = lab.until("all steps", |shown| {
             let is_there =
@@ -132,6 +133,37 @@ fn a_plan_refuses_what_is_refused() {
     assert!(is_member.code == 1 && is_member.err.contains("already"), "{is_member:?}");
     let is_so = lab.run("grow data --chunk 64K --dry-run").ok();
     assert!(is_so.out.contains("so already"), "{is_so:?}");
+    server.stop();
+}
+
+#[test]
+fn who_loses_redundancy_is_told_so_and_nobody_else() {
+    const WORDS: &str = "a member that fails may take data with it";
+    for (options, members, wish, is_told) in [
+        ("-l10 -c64", "m0 m1 m2 m3", "--level 0", true),
+        ("-l5 -c64", "m0 m1 m2", "--level 0", true),
+        ("-l6 -c64", "m0 m1 m2 m3", "--level 5", false),
+        ("-l0 -c64", "m0 m1", "--raid-devices 3 m2", false),
+        ("-l10 -c64", "m0 m1 m2 m3", "--level 5 --raid-devices 2", false),
+    ] {
+        let lab = lab();
+        create(&lab, options, members);
+        let server = lab.serve_data(&format!("--shards 2 {members}"));
+        let told = lab.run(&format!("grow data {wish} --dry-run"));
+        let begun = lab.run(&format!("grow data {wish}"));
+        assert_eq!(begun.err.contains(WORDS), is_told, "{options}: {wish}: {begun:?}");
+        // A plan tells of steps that are not begun, too, if others after them cannot be.
+        let is_planned = is_told || begun.code != 0;
+        assert_eq!(told.out.contains(WORDS), is_planned, "{options}: {wish}: {told:?}");
+        server.stop();
+    }
+    let lab = lab();
+    create(&lab, "-l1", "m0 m1");
+    let server = lab.serve_data("m0 m1");
+    lab.run("fail data m1").ok();
+    lab.run("remove data m1").ok();
+    let told = lab.run("grow data --raid-devices 3 m2 m3 --dry-run").ok();
+    assert!(!told.out.contains(WORDS), "it has none as it is: {told:?}");
     server.stop();
 }
 

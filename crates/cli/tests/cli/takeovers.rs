@@ -195,7 +195,7 @@ fn a_cut_while_a_level_is_taken_over_leaves_all_that_was_answered() {
             grow.wait().unwrap();
             let all = all(members, wish);
             let scanned = lab.run(&format!("scan {all}"));
-            let ran = lab.run(&format!("cat --force --overwrite -o out {}", taken(&scanned)));
+            let ran = lab.run(&format!("cat --overwrite -o out {}", taken(&scanned)));
             assert_eq!(ran.code, 0, "{what}: {scanned:?}, {ran:?}");
             assert!(lab.read("out")[..bytes.len()] == bytes, "{what}: {scanned:?}");
         }

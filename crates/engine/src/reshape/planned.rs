@@ -7,7 +7,7 @@ use crate::{
     supervisor::Supervisor, types::MemberId,
 };
 use alloc::vec::Vec;
-use lapstrake_geometry::{Geometry, Sectors, Slot};
+use lapstrake_geometry::{Geometry, Level, Sectors, Slot};
 use lapstrake_metadata::Superblock;
 
 /// See the module's head.
@@ -72,6 +72,12 @@ impl PlannedArray {
         let is_served = |slot| self.serving(slot).is_some();
         let mut served = (0..self.geometry.raid_disks()).map(Slot).filter(|&slot| is_served(slot));
         served.all(|failed| self.geometry.survives(|slot| slot != failed && is_served(slot)))
+    }
+
+    /// Whether data may be moved on the way to a level: only a RAID0 wants no parity for what it is made of.
+    #[must_use]
+    pub fn may_move_to(&self, level: Level) -> bool {
+        !self.is_degraded() || !level.has_redundancy() && !self.lacks_data()
     }
 
     /// As [`Supervisor::lacks_data`].

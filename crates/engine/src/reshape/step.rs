@@ -128,15 +128,8 @@ fn mirrored(raid0: &Config) -> Config {
 /// The slot of another geometry, which lays data out alike, that has what a slot of this one has; none if nothing of data is
 /// there, or another copy goes on.
 pub(crate) fn slot_in(after: &Geometry, before: &Geometry, slot: Slot) -> Option<Slot> {
-    let slot = match (before, after) {
-        (Geometry::Raid0(_), Geometry::Raid10(_)) => Slot(slot.0 * 2),
-        (Geometry::Raid10(_), Geometry::Raid0(_) | Geometry::Parity(_)) => match slot.0 % 2 {
-            0 => Slot(slot.0 / 2),
-            _ => return None,
-        },
-        _ => slot,
-    };
-    Some(slot).filter(|slot| slot.0 < after.raid_disks())
+    let slot = before.level().slot_when_taken_over(after.level(), slot);
+    slot.filter(|slot| slot.0 < after.raid_disks())
 }
 
 /// Whether all data of an array lies where another geometry has it, as far as that repeats.

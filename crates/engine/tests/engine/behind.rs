@@ -338,7 +338,6 @@ fn what_replaces_one_that_lags_lags_with_it() {
         slot: None,
         trusted_to: Sector(0),
         rotational: false,
-        keeps_streams: false,
         write_mostly: true,
         bad_blocks: Some(Vec::new()),
         log: None,

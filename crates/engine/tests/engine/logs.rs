@@ -34,7 +34,6 @@ fn due_a_resync() -> Shard {
         slot: Some(Slot(slot)),
         trusted_to: FULLY_TRUSTED,
         rotational: false,
-        keeps_streams: false,
         write_mostly: false,
         bad_blocks: None,
         log: Some((Sector(64), shape)),

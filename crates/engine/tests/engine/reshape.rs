@@ -338,7 +338,6 @@ fn moved_reads(geometry: &Geometry, slots: &[u16], in_sync_to: Sector) -> Vec<u6
         slot: Some(Slot(slot)),
         trusted_to: FULLY_TRUSTED,
         rotational: slot % 2 == 0,
-        keeps_streams: slot % 2 == 0,
         write_mostly: false,
         bad_blocks: None,
         log: None,

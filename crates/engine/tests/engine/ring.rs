@@ -40,7 +40,6 @@ impl Ring {
             slot,
             trusted_to: FULLY_TRUSTED,
             rotational: false,
-            keeps_streams: false,
             write_mostly: false,
             bad_blocks: None,
             log: None,

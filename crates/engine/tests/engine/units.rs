@@ -38,7 +38,6 @@ impl Logged {
             slot: Some(Slot(slot)),
             trusted_to,
             rotational: false,
-            keeps_streams: false,
             write_mostly: false,
             bad_blocks: None,
             log: Some((Sector(LOG), Shape::of(Sectors(2048)).expect("room for a unit"))),

@@ -245,7 +245,6 @@ impl CoordinatorRuntime {
         }
     }
 
-    /// What is to be a RAID0 may lack parity.
     fn check_members(
         &self,
         planned: &PlannedArray,
@@ -253,8 +252,7 @@ impl CoordinatorRuntime {
         level: Level,
     ) -> Result<(), ResizeError> {
         let (old, new) = (planned.geometry().raid_disks(), config.raid_disks);
-        let needs_parity = level.has_redundancy() || planned.lacks_data();
-        if planned.is_degraded() && needs_parity {
+        if !planned.may_move_to(level) {
             return Err(ResizeError::Degraded { array: self.facts.name.clone() });
         }
         self.check_spares(planned, new.saturating_sub(old))?;

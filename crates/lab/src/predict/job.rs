@@ -69,7 +69,7 @@ impl Job<'_> {
     pub(super) fn run(&self, plan: &Plan, drives: &Drives) -> Done {
         let started_ms = now_ms();
         let (mut size, mut rebuild_rate, mut over, mut limit) = (None, None, Nanos::ZERO, None);
-        let made = Machine::new(plan, drives, self.array, self.state, self.round);
+        let made = Machine::new(plan, drives, self.array, self.state, self.round, self.is_direct());
         let result = made.and_then(|mut machine| {
             let standing = machine.take();
             let usable_bytes = standing.blocks() * 512;
@@ -106,6 +106,11 @@ impl Job<'_> {
             virtual_time: Duration::from_nanos(over.0),
             limit,
         }
+    }
+
+    /// Whether its requests go past the page cache.
+    fn is_direct(&self) -> bool {
+        matches!(self.workload.load, Load::Io(_) | Load::Program(Program::Fio { .. }))
     }
 
     /// The same places as when it is measured.

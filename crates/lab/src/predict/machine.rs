@@ -328,6 +328,7 @@ struct Builder<'a> {
     plan: &'a Plan,
     drives: &'a Drives,
     round: u32,
+    is_direct: bool,
     rack: SharedRack,
     /// By drive: its number in the rack.
     numbers: BTreeMap<String, usize>,
@@ -337,7 +338,7 @@ struct Builder<'a> {
 }
 
 impl Machine {
-    /// An array of a plan in a state, as one draw has it.
+    /// An array of a plan in a state, as one draw has it. `is_direct`: the load goes past the page cache.
     ///
     /// # Errors
     /// If it cannot be made.
@@ -347,8 +348,9 @@ impl Machine {
         array: &Array,
         state: &State,
         round: u32,
+        is_direct: bool,
     ) -> Result<Self, String> {
-        let mut builder = Builder::new(plan, drives, round);
+        let mut builder = Builder { is_direct, ..Builder::new(plan, drives, round) };
         let standing = match array.kind {
             SubjectKind::Disk => {
                 let Some(Leg::Disk(name)) = array.members.first() else {
@@ -430,6 +432,7 @@ impl<'a> Builder<'a> {
             plan,
             drives,
             round,
+            is_direct: false,
             rack: Rc::new(RefCell::new(Rack::default())),
             numbers: BTreeMap::new(),
             channels: BTreeMap::new(),
@@ -563,6 +566,7 @@ impl<'a> Builder<'a> {
         if array.kind == SubjectKind::Md {
             config.page = processor.stripe_page;
             config.md = Some(self.drives.linux);
+            config.is_direct = self.is_direct;
             config.seed = self.drives.chance(self.round, &array.name);
         } else {
             front(shape.over, &processor, &mut config);

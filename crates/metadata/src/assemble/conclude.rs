@@ -96,6 +96,10 @@ struct Count {
     empty: Vec<Slot>,
     /// Slots without a member in sync.
     missing: Vec<Slot>,
+    /// Whether one of these holds data.
+    lacks_data: bool,
+    /// Whether nobody has anything of parity: none can be out of date.
+    lacks_all_parity: bool,
     /// Whether parity is out of date where it has to stand in for data.
     is_dirty_degraded: bool,
     /// Whether mdadm thinks so, unless told to run: it asks every member instead of the freshest
@@ -127,12 +131,16 @@ fn count(table: &Table<'_>) -> Count {
     let expected =
         slots(&|slot| table.freshest.superblock.dev_of_slot(slot).is_some() || may_be_of(slot));
     let is_clean = |i: usize| table.candidates[i].superblock.clean();
-    let lacks_data = missing.iter().any(|&slot| !has_only_parity(table.freshest.superblock, slot));
+    let is_parity = |slot: &Slot| has_only_parity(table.freshest.superblock, *slot);
+    let lacks_data = !missing.iter().all(is_parity);
+    let parities = if table.config.level == Level::Raid6 { 2 } else { 1 };
     // A log puts parity right before it stands in for anything.
     let has_parity = table.config.level.is_parity() && !table.freshest.superblock.has_ppl();
     Count {
         have: table.config.raid_disks - empty.len() as u16,
         expected: expected.len() as u16,
+        lacks_data,
+        lacks_all_parity: empty.iter().filter(|slot| is_parity(slot)).count() == parities,
         is_dirty_degraded: has_parity && lacks_data && !table.freshest.superblock.clean(),
         seems_dirty_degraded: has_parity
             && !missing.is_empty()
@@ -175,8 +183,8 @@ fn start(
         return Some(Refusal::NotEnough { have, need, missing, force_helps });
     }
     if count.refuses(options) && !options.force {
-        let (missing, run_helps) = (missing.clone(), !count.is_dirty_degraded);
-        return Some(Refusal::DirtyDegraded { missing, run_helps });
+        let (run_helps, lacks_data) = (!count.is_dirty_degraded, count.lacks_data);
+        return Some(Refusal::DirtyDegraded { missing: missing.clone(), run_helps, lacks_data });
     }
     if table.lacks_journal() && !options.force {
         return Some(Refusal::NoJournal);
@@ -212,7 +220,9 @@ fn conclude(
 ) -> Assembly {
     let count = count(&table);
     let start = start(&table, &count, force_helps, options).map_or(Ok(()), Err);
-    let make_clean = options.force && (count.is_dirty_degraded || count.seems_dirty_degraded);
+    let is_dirty = count.is_dirty_degraded || count.seems_dirty_degraded;
+    // Parity that stands in for nothing is made right again.
+    let make_clean = options.force && is_dirty && count.lacks_data;
     let has_to_write = start.is_ok() && (make_clean || !forced.is_empty());
     let rewrite = has_to_write.then(|| force::rewrite(&table, &forced, make_clean));
     let rewrite = rewrite.unwrap_or_default();
@@ -221,7 +231,8 @@ fn conclude(
     let (sb, level) = (table.freshest.superblock, table.config.level);
     let in_sync = table.in_sync();
     let has_one_copy = level == Level::Raid1 && in_sync.iter().flatten().count() == 1;
-    let needs_resync = level.has_redundancy() && !has_one_copy && !make_clean;
+    let has_redundancy = level.has_redundancy() && !has_one_copy && !count.lacks_all_parity;
+    let needs_resync = has_redundancy && !make_clean;
     let id = |i: usize| table.candidates[i].id;
     let is_behind =
         |i: &usize| table.candidates[*i].superblock.events() < sb.events() && !forced.contains(i);
@@ -258,6 +269,7 @@ fn conclude(
         found_clean: sb.clean(),
         degraded: count.missing.len() as u16,
         newly_degraded: count.have < count.expected,
+        lacks_data: count.lacks_data,
         older: older(&table),
         forced: forced.into_iter().map(id).collect(),
         rewrite,

@@ -4,6 +4,7 @@ use alloc::{collections::BTreeSet, vec::Vec};
 
 use lapstrake_geometry::Slot;
 
+use super::judge::slot_by;
 use super::table::Table;
 use super::{Reason, Verdict, record_absent};
 use crate::{Role, Superblock};
@@ -52,7 +53,8 @@ fn best(table: &Table<'_>, events: Option<u64>) -> Option<(usize, Slot)> {
     let mut best: Option<(u64, usize, Slot)> = None;
     for (i, candidate) in table.candidates.iter().enumerate() {
         let sb = candidate.superblock;
-        let Role::Active(slot) = sb.role() else { continue };
+        let Role::Active(own) = sb.role() else { continue };
+        let Some(slot) = slot_by(table.freshest.superblock, sb, own) else { continue };
         let is_empty = holders.get(slot.index()).is_some_and(Option::is_none);
         if !is_empty || sb.recovery_offset().is_some() || table.has_rival(i) {
             continue;

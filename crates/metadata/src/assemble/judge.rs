@@ -226,6 +226,12 @@ fn disagreement(sb: &Superblock, fresh: &Superblock) -> Option<Reason> {
     })
 }
 
+/// The slot by the freshest's level of who has this one by its own words, which may be of the level before; none if it is not
+/// needed any more.
+pub(super) fn slot_by(fresh: &Superblock, sb: &Superblock, slot: Slot) -> Option<Slot> {
+    sb.level()?.slot_when_taken_over(fresh.level()?, slot)
+}
+
 /// Whether the freshest says that the array has another level, which this one has just missed.
 fn is_taken_over(sb: &Superblock, fresh: &Superblock) -> bool {
     sb.events().checked_add(1) == Some(fresh.events()) && sb.is_taken_over_by(fresh)
@@ -282,9 +288,8 @@ fn judge_member(candidate: &Candidate<'_>, slot: Slot, freshest: &Candidate<'_>)
     if dev_number >= fresh.table_len() {
         return Verdict::Left(Reason::Unlisted { by, dev_number });
     }
-    let slot = if is_taken_over { sb.slot_when_taken_over(fresh, slot) } else { slot };
     match fresh.role_of(dev_number) {
-        role @ Role::Active(at) if at == slot => in_slot(sb, role),
+        role @ Role::Active(at) if Some(at) == slot_by(fresh, sb, slot) => in_slot(sb, role),
         Role::Spare => Verdict::Spare,
         _ => Verdict::Left(Reason::CalledFailedBy { by }),
     }

@@ -183,12 +183,17 @@ impl Refusal {
                     format!("{what}. Add the missing members")
                 }
             }
-            Self::DirtyDegraded { missing, run_helps: true } => format!(
+            Self::DirtyDegraded { missing, lacks_data: false, .. } => format!(
+                "the array was not stopped cleanly, or its resync had not ended, and no member of {} is \
+                 whole; nothing but parity belongs there, so all data is at hand. Use --degraded to start",
+                slots_text(missing)
+            ),
+            Self::DirtyDegraded { missing, run_helps: true, .. } => format!(
                 "not every member was stopped cleanly, and the array lacks {}, but the freshest \
                  member and the parity at hand suffice. Use --degraded to start",
                 slots_text(missing)
             ),
-            Self::DirtyDegraded { missing, run_helps: false } => format!(
+            Self::DirtyDegraded { missing, run_helps: false, .. } => format!(
                 "the array was not stopped cleanly, or its resync had not ended, and no member of {} is \
                  whole: parity that may be out of date cannot stand in for data. Add members that were \
                  whole, or use --force to take the parity as it is: data may be wrong in stripes that were \

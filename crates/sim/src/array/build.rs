@@ -74,6 +74,9 @@ pub struct ArrayConfig {
     /// write in `stripe_cache` rows of pages. Lapstrake's engine takes whole stripes from the caller's memory, and holds
     /// back incomplete ones in its own way.
     pub md: Option<u32>,
+    /// Its writers go past the page cache (O_DIRECT): each write is one of its own for md (`REQ_SYNC`), also where it goes on
+    /// where another ended, and none waits for the next.
+    pub is_direct: bool,
     /// From which follows how long wake-ups of md's thread take.
     pub seed: u64,
     /// Of recovery and the like.
@@ -105,6 +108,7 @@ impl ArrayConfig {
             slots,
             stripe_cache: 256,
             md: None,
+            is_direct: false,
             seed: 0,
             speed: SyncSpeed::default(),
             resync_from: None,
@@ -168,7 +172,6 @@ impl ArrayVolume {
         }
         let bitmap = bitmap(&made, config.is_busy);
         let is_degraded = lost > 0;
-        let is_mirror_of_md = config.md.is_some() && config.level == Level::Raid1;
         let (mut legs, mut records, mut configs) = (Vec::new(), Vec::new(), Vec::new());
         let mut members = made.members.iter();
         for (slot, slot_state) in (0..).map(Slot).zip(config.slots) {
@@ -179,9 +182,7 @@ impl ArrayVolume {
             };
             let member = members.next().expect("a plan for each that is there");
             let record = record(member, slot, trusted_to);
-            let own = MemberConfig::new(&record, leg.rotational);
-            let keeps_streams = own.keeps_streams || is_mirror_of_md;
-            configs.push(MemberConfig { keeps_streams, ..own });
+            configs.push(MemberConfig::new(&record, leg.rotational));
             records.push(record);
             legs.push(leg.volume);
         }
@@ -209,7 +210,12 @@ impl ArrayVolume {
                 shard.hold_nothing();
                 let thread = || Thread::new(config.page, config.seed);
                 let thread = (linux >= LINUX_3_6).then(thread);
-                Some(StripeCache::new(map.clone(), in_sync, config.stripe_cache, linux, thread))
+                let (map, count) = (map.clone(), config.stripe_cache);
+                Some(StripeCache::new(map, in_sync, count, linux, config.is_direct, thread))
+            }
+            (Geometry::Mirror(_), Some(_)) => {
+                shard.keep_streams();
+                None
             }
             _ => None,
         };

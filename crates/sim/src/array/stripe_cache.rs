@@ -66,6 +66,8 @@ pub(super) struct StripeCache {
     is_blocked: bool,
     /// When the latest write came.
     latest_at: Nanos,
+    /// Each write is one of its own, as those past the page cache are.
+    is_direct: bool,
     /// Where writers' last writes ended, the latest last.
     ends: VecDeque<u64>,
     writes: Slab<Write>,
@@ -112,7 +114,7 @@ impl Row {
 struct Write {
     request: Request,
     pages_left: u64,
-    /// It begins where another one ended.
+    /// It begins where another one ended, and its writer may go on behind it.
     goes_on: bool,
 }
 
@@ -130,6 +132,7 @@ impl StripeCache {
         in_sync: Vec<bool>,
         count: u32,
         linux: u32,
+        is_direct: bool,
         thread: Option<Thread>,
     ) -> Self {
         let reads_rest = map.parity_disks() > 1 && linux < LINUX_4_1;
@@ -149,6 +152,7 @@ impl StripeCache {
             waiting: VecDeque::new(),
             is_blocked: false,
             latest_at: Nanos::ZERO,
+            is_direct,
             ends: VecDeque::new(),
             writes: Slab::new(),
             pieces: Slab::new(),
@@ -185,7 +189,8 @@ impl StripeCache {
             self.ends.remove(before.unwrap_or(0));
         }
         self.ends.push_back(end);
-        let write = self.writes.insert(Write { request, pages_left, goes_on: before.is_some() });
+        let goes_on = before.is_some() && !self.is_direct;
+        let write = self.writes.insert(Write { request, pages_left, goes_on });
         self.waiting.push_back((write, pages.start));
         self.latest_at = now;
         match &mut self.thread {

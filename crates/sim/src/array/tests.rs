@@ -353,6 +353,19 @@ fn md_keeps_the_stream_of_a_mirror_on_one_disk() {
     near(second, first, 0.1);
 }
 
+/// As Linux 7.2 did, writing 256 KiB at a time past the page cache: it read two parts of three, and wrote each with its parity.
+#[test]
+fn direct_writes_are_read_for_at_once() {
+    let (mut array, rack) = array(Level::Raid5, &["ssd-sata-1tb"; 4], |config| {
+        (config.md, config.is_direct, config.page) = (Some(70200), true, Nanos(1_000));
+    });
+    let ended = drive(&mut array, Op::Write, Way::InOrder, 512, 1, SECOND) as f64;
+    let counts = all_counts(&rack, 4);
+    let all = |of: fn(&Counts) -> u64| counts.iter().map(of).sum::<u64>() as f64;
+    near(all(|it| it.reads), ended * 2.0 / 3.0, 0.05);
+    near(all(|it| it.writes), ended * 2.0, 0.05);
+}
+
 #[test]
 fn a_rebuild_ends_and_is_told() {
     let (rack, mut legs) = disks(&["ssd-sata-1tb"; 2]);

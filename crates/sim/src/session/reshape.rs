@@ -37,7 +37,8 @@ impl Session<'_> {
         if self.phase != Phase::Load || is_under_way || self.is_reshaped() {
             return;
         }
-        if self.awaits_parity() {
+        let goal = self.plan.reshape.map(|to| to.level);
+        if goal.is_some_and(|level| !self.supervisor().planned().may_move_to(level)) {
             let delay = self.dice.below(50_000_000);
             return self.at(delay, Event::Reshape);
         }
@@ -58,12 +59,6 @@ impl Session<'_> {
             let delay = self.dice.below(50_000_000);
             self.at(delay, Event::Reshape);
         }
-    }
-
-    /// Whether a level that is to have redundancy lacks a member: nothing is moved before it is whole, as with a server.
-    fn awaits_parity(&self) -> bool {
-        let has_redundancy = self.plan.reshape.is_some_and(|to| to.level.has_redundancy());
-        has_redundancy && self.supervisor().is_degraded()
     }
 
     /// Disks that are in sync, and may have been spares before a reshape.

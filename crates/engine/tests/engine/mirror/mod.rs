@@ -39,7 +39,6 @@ fn made<const N: usize>(halves: [Half; N], bitmap: Option<BitmapTerms>, read_onl
             slot: Some(slot),
             trusted_to,
             rotational: false,
-            keeps_streams: false,
             write_mostly,
             bad_blocks: Some(bad.into_iter().collect()),
             log: None,

@@ -39,8 +39,10 @@ impl CoordinatorRuntime {
         wish: ResizeWish,
         candidates: &[Candidate],
     ) -> Result<Planned, CommandError> {
+        let supervisor = self.coordinator.supervisor().ok_or(CommandError::ReadOnly)?;
+        let without_redundancy = !supervisor.planned().survives_a_failure();
         let (steps, obstacle) = self.way(runtime, wish, candidates)?;
-        Ok(Planned { steps, obstacle: obstacle.map(|why| why.to_string()) })
+        Ok(Planned { steps, obstacle: obstacle.map(|why| why.to_string()), without_redundancy })
     }
 
     /// Whether nothing stands in the way to what is wished for but that members are yet to be added. A RAID0 takes in nobody

@@ -6,7 +6,7 @@ use lapstrake_geometry::{
     Config, Geometry, Layout, Level, ParityLayout, Raid10Layout, Sector, Sectors, Slot,
 };
 use lapstrake_metadata::assemble::Options;
-use lapstrake_metadata::{Role, Version};
+use lapstrake_metadata::{Role, Superblock, Version};
 
 use super::model::{Array, decide, words};
 
@@ -288,44 +288,78 @@ fn a_parity_that_goes_leaves_an_array_that_starts() {
     }
 }
 
-#[test]
-fn copies_that_go_leave_an_array_that_starts() {
-    let last = Layout::Parity(ParityLayout::ParityLast);
+/// The members of a RAID10 with two near copies, of which some know that it has become a level that has one copy and no parity.
+fn freed_of_copies(
+    version: Version,
+    level: Level,
+    copies: u16,
+    knows: u32,
+) -> Vec<(usize, Superblock)> {
+    let layout = match level {
+        Level::Raid5 => Layout::Parity(ParityLayout::ParityLast),
+        level => Layout::default_for(level),
+    };
     let near = Layout::Raid10(Raid10Layout::near(2));
-    for (level, layout) in [(Level::Raid5, last), (Level::Raid4, Layout::None)] {
-        for knows in 1..16u32 {
-            let mut members = Array::new(Version::V1_2, Level::Raid10, 4).members("10 10 10 10");
-            for (id, sb) in &mut members {
-                let (chunk, component) = (sb.chunk(), sb.component());
-                let config = |level, layout, raid_disks| {
-                    let member_sizes = Vec::new();
-                    Config { level, layout, chunk, raid_disks, component, member_sizes }
-                };
-                sb.set_geometry(&config(Level::Raid10, near, 4));
-                if knows >> *id & 1 == 1 {
-                    sb.set_geometry(&config(level, layout, 3));
-                    [1, 3].into_iter().for_each(|slot| sb.set_role_of(slot, Role::Spare));
-                    sb.set_role_of(2, Role::Active(Slot(1)));
-                    sb.set_events(11);
-                }
+    let all = vec!["10"; usize::from(copies) * 2].join(" ");
+    let mut members = Array::new(version, Level::Raid10, copies * 2).members(&all);
+    for (id, sb) in &mut members {
+        let (chunk, component) = (sb.chunk(), sb.component());
+        let config = |level, layout, raid_disks| {
+            let member_sizes = Vec::new();
+            Config { level, layout, chunk, raid_disks, component, member_sizes }
+        };
+        sb.set_geometry(&config(Level::Raid10, near, copies * 2));
+        if knows >> *id & 1 == 1 {
+            sb.set_geometry(&config(level, layout, copies + u16::from(level != Level::Raid0)));
+            for number in 0..copies * 2 {
+                let slot = Slot(number / 2);
+                let role = if number % 2 == 0 { Role::Active(slot) } else { Role::Spare };
+                sb.set_role_of(number.into(), role);
             }
-            let options = Options { run: true, ..Options::default() };
-            let assembly = decide(&members, &options).unwrap();
-            assert!(assembly.start.is_ok(), "{level}, {knows:04b}: {:?}", assembly.start);
-            let is_told = knows & 0b0101 != 0;
-            // Copies that know that they are none any more are spares, whatever the others say.
-            let (found, served) = match is_told {
-                true => (level, vec![Some(0), Some(2), None]),
-                false => {
-                    let is_copy = |id: &usize| knows >> id & 1 == 0;
-                    (Level::Raid10, (0..4).map(|id| Some(id).filter(is_copy)).collect())
-                }
-            };
-            assert_eq!(assembly.geometry.as_ref().map(Geometry::level), Some(found), "{knows:04b}");
-            assert_eq!(assembly.members, served, "{level}, {knows:04b}");
-            assert!(!is_told || assembly.spares.len() == 2, "{level}, {knows:04b}");
+            sb.set_events(11);
         }
     }
+    members
+}
+
+/// What would be lost: all data, if a second copy were taken for that of another slot. Whoever knows, and whoever is missing,
+/// by force or not.
+#[test]
+fn copies_that_go_stand_in_for_nobody() {
+    let mut started = 0;
+    for (version, level, copies) in [
+        (Version::V1_2, Level::Raid5, 2),
+        (Version::V1_2, Level::Raid5, 3),
+        (Version::V1_2, Level::Raid4, 2),
+        (Version::V1_2, Level::Raid0, 2),
+        (Version::V090, Level::Raid5, 2),
+    ] {
+        for (knows, missing) in (0..1u32 << (copies * 2))
+            .flat_map(|knows| (0..1 << (copies * 2)).map(move |missing| (knows, missing)))
+        {
+            let mut members = freed_of_copies(version, level, copies, knows);
+            members.retain(|(id, _)| missing >> id & 1 == 0);
+            for force in [false, true] {
+                let options = Options { run: true, force, ..Options::default() };
+                let Ok(assembly) = decide(&members, &options) else { continue };
+                let what = format!("{version:?} {level}, {knows:06b} without {missing:06b}");
+                let found = assembly.geometry.as_ref().map(Geometry::level);
+                let is_new = found == Some(level);
+                if assembly.start.is_err() {
+                    // Where all who have first copies are there, and one of them knows, it starts.
+                    let firsts = (0..copies).map(|slot| 1u32 << (slot * 2)).sum::<u32>();
+                    assert!(missing & firsts != 0 || knows & firsts == 0, "{what}");
+                    continue;
+                }
+                started += 1;
+                for (slot, id) in assembly.members.iter().enumerate() {
+                    let own = if is_new { slot * 2 } else { slot };
+                    assert!(id.is_none_or(|id| id == own), "{what}: {:?}", assembly.members);
+                }
+            }
+        }
+    }
+    assert!(started > 1000, "{started}");
 }
 
 /// A member is put back from a copy that was made before a start and a stop, which leave events as they were.
@@ -352,6 +386,52 @@ fn an_older_copy_of_a_member_is_told() {
         assert_eq!(older("8 8 8!1", [90, 85, 90], &plain), [(1, 5)]);
         let force = Options { force: true, ..Options::default() };
         older("9 5 -", [90, 85, 0], &force);
+    }
+}
+
+/// Parity stands in for no data where all of that is there, by places of the geometry's own.
+#[test]
+fn a_dirty_array_that_lacks_nothing_but_parity_starts() {
+    let words: Vec<u32> = (0..=5).chain(8..=10).chain(16..=20).collect();
+    for level in [Level::Raid4, Level::Raid5, Level::Raid6] {
+        for layout in words.iter().filter_map(|&word| Layout::from_md(level, word).ok()) {
+            for missing in 0..5u16 {
+                let there = (0..5).map(|slot| if slot == missing { "-" } else { "5d" });
+                let array = Array::new(Version::V1_2, level, 5);
+                let mut members = array.members(&there.collect::<Vec<_>>().join(" "));
+                let mut holds_data = None;
+                for (_, sb) in &mut members {
+                    let (chunk, component) = (sb.chunk(), sb.component());
+                    let member_sizes = Vec::new();
+                    let config =
+                        Config { level, layout, chunk, raid_disks: 5, component, member_sizes };
+                    sb.set_geometry(&config);
+                    let geometry = Geometry::new(&config).unwrap();
+                    let mut chunks = (0..60).map(|at| geometry.map(Sector(at * chunk.0)));
+                    holds_data = Some(chunks.any(|it| it.homes[0].slot == Slot(missing)));
+                }
+                let run = Options { run: true, ..Options::default() };
+                let assembly = decide(&members, &run).unwrap();
+                let what = format!("{level} {layout:?} without {missing}");
+                assert_eq!(Some(assembly.start.is_err()), holds_data, "{what}");
+                // Of two parities one is left, which may be out of date.
+                let is_parity_left = level == Level::Raid6 || holds_data == Some(true);
+                assert_eq!(assembly.resync_from.is_some(), is_parity_left, "{what}");
+            }
+        }
+    }
+}
+
+/// What was made of parity before a cut may be out of date, by force, too.
+#[test]
+fn parity_under_recovery_is_resynced_after_a_cut() {
+    for (force, run) in [(false, true), (true, false), (true, true)] {
+        let options = Options { force, run, ..Options::default() };
+        let array = Array::new(Version::V1_2, Level::Raid4, 3);
+        let assembly = decide(&array.members("9d 9d 9dr4096"), &options).unwrap();
+        let recovering = assembly.recovering.iter().map(|it| it.2).collect::<Vec<_>>();
+        assert_eq!((assembly.start, recovering), (Ok(()), vec![Sector(4096)]));
+        assert_eq!(assembly.resync_from, Some(Sector(0)), "force {force}");
     }
 }
 

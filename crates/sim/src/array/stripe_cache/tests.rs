@@ -28,7 +28,7 @@ fn made(level: Level, count: u32, in_sync: [bool; 4], linux: u32) -> StripeCache
     });
     let Ok(Geometry::Parity(map)) = geometry else { panic!("{geometry:?}") };
     let thread = (linux >= 30600).then(|| Thread::new(Nanos(1_000), 0));
-    StripeCache::new(map, in_sync.to_vec(), count, linux, thread)
+    StripeCache::new(map, in_sync.to_vec(), count, linux, false, thread)
 }
 
 /// Members' writes of so many rows begin.
