@@ -274,13 +274,12 @@ fn reshape(args: &Args) -> Outcome {
     if let Some((bare, words)) = plan::lost_redundancy(&planned).filter(|_| changed) {
         errln!("{}: step {} of {}: {words}", target.name, bare + 1, planned.steps.len());
     }
-    let goal = level.or(is_added_later.then_some(Level::Raid0));
     let Detail { level, layout, chunk_bytes, raid_devices, reshape, .. } = target.detail(None)?;
     let (level, layout, chunk_bytes, raid_devices) = match reshape {
         Some(to) => (to.level, to.layout, to.chunk_bytes, to.raid_devices),
         None => (level, layout, chunk_bytes, raid_devices),
     };
-    let layout = layout.unwrap_or_default();
+    let becomes = plan::shape(&level, layout.as_deref(), raid_devices, chunk_bytes);
     let name = &target.name;
     if target.json {
         outln!(
@@ -289,23 +288,25 @@ fn reshape(args: &Args) -> Outcome {
                 "name": name,
                 "changed": changed,
                 "level": level,
-                "layout": layout,
+                "layout": layout.unwrap_or_default(),
                 "chunk_bytes": chunk_bytes,
                 "raid_devices": raid_devices,
+                "steps": planned.steps,
+                "obstacle": planned.obstacle,
             })
         );
         return Ok(Exit::Done);
     }
-    let layout = if layout.is_empty() { layout } else { format!(" {layout}") };
-    let shape = format!("{level}{layout} of {raid_devices} members{}", plan::chunks(chunk_bytes));
-    let goal = goal.map(|goal| goal.to_string()).filter(|goal| *goal != level);
+    // Where members are yet to be added no more is known than what was asked for.
+    let asked = args.level.map(|asked| asked.to_string()).filter(|asked| *asked != level);
+    let goal = plan::goal(&planned).filter(|goal| *goal != becomes).or(asked);
     let on_the_way = goal.map(|goal| format!(" on the way to {goal}")).unwrap_or_default();
     match changed {
         true => outln!(
-            "{name}: it is becoming {shape}{on_the_way}; `lapstrake wait {}` waits for the end",
+            "{name}: it is becoming {becomes}{on_the_way}; `lapstrake wait {}` waits for the end",
             quoted(name)
         ),
-        false => outln!("{name}: {shape} already"),
+        false => outln!("{name}: {becomes} already"),
     }
     Ok(Exit::Done)
 }

@@ -150,7 +150,7 @@ fn tell(before: &Detail, planned: &Planned, times: &[Seconds], pace: &Pace, limi
         }
     }
     if let Some(why) = &planned.obstacle {
-        outln!("It would not go on: {why}");
+        outln!("What stands in the way: {why}");
     }
     let total: Option<f64> = times.iter().copied().sum();
     let moves = planned.steps.iter().any(|step| !step.members.is_empty());
@@ -167,22 +167,28 @@ fn tell(before: &Detail, planned: &Planned, times: &[Seconds], pace: &Pace, limi
     }
 }
 
-/// Chunks of so many bytes, in words; nothing if there are none.
-pub(super) fn chunks(bytes: u64) -> String {
-    match bytes {
+/// An array's shape in words.
+pub fn shape(level: &str, layout: Option<&str>, raid_devices: u16, chunk_bytes: u64) -> String {
+    let layout = layout.map(|layout| format!(" {layout}")).unwrap_or_default();
+    let chunks = match chunk_bytes {
         0 => String::new(),
         bytes => format!(" with chunks of {}K", bytes >> 10),
-    }
+    };
+    format!("{level}{layout} of {raid_devices} members{chunks}")
+}
+
+/// The shape that an array has in the end, if nothing stands in the way.
+pub fn goal(planned: &Planned) -> Option<String> {
+    planned.steps.last().filter(|_| planned.obstacle.is_none()).map(shape_after)
+}
+
+fn shape_after(step: &PlannedStep) -> String {
+    shape(&step.level, step.layout.as_deref(), step.raid_devices, step.chunk_bytes)
 }
 
 fn words(step: &PlannedStep) -> String {
-    let PlannedStep { level, chunk_bytes, raid_devices, array_bytes, .. } = step;
-    let layout = step.layout.as_ref().map(|layout| format!(" {layout}")).unwrap_or_default();
-    let chunks = chunks(*chunk_bytes);
-    let array = format!(
-        "{level}{layout} of {raid_devices} members{chunks}, {}K for clients",
-        array_bytes >> 10
-    );
+    let array_bytes = step.array_bytes;
+    let array = format!("{}, {}K for clients", shape_after(step), array_bytes >> 10);
     match &step.action {
         StepAction::Superblocks => format!("superblocks: {array}; no block moves"),
         StepAction::ArraySize => {

@@ -142,7 +142,7 @@ fn what_linux_does_not_reshape_is_refused_and_stays_as_it_is() {
     // 405 chunks, of which four members have 404 with copies in the next row. That is as far as Linux would go.
     create(&lab, "-l10 -c64 -p n3 --force", "m0 m1 m2 m3");
     let server = lab.serve_data("--shards 2 m0 m1 m2 m3");
-    refused("--level 5", "keeps as many");
+    refused("--level 5", "no way from this raid10 to a raid5");
     refused("--layout o3", "25856 KiB of the array would be left of the 25920 KiB");
     lab.run("add data m4").ok();
     refused("--layout o3 --raid-devices 5", "25856 KiB of the array would be left");
@@ -152,7 +152,7 @@ fn what_linux_does_not_reshape_is_refused_and_stays_as_it_is() {
     let server = lab.serve_data("--shards 2 m0 m1 m2 m3");
     refused("--chunk 32K", "far copies");
     refused("--layout n2", "far copies");
-    refused("--level 6", "far copies");
+    refused("--level 6", "no way from this raid10 to a raid6");
     server.stop();
 
     create(&lab, "-l10 -c64 --force", "m0 m1 m2 m3");

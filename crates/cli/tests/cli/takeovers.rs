@@ -85,6 +85,41 @@ fn a_level_is_taken_over_while_it_is_served() {
     }
 }
 
+/// What would be lost: the second parity, which was asked for, and whoever waits for it hears that all is done.
+#[test]
+fn what_is_asked_meanwhile_does_not_end_the_way_and_a_stop_is_made_good_by_asking_again() {
+    const SLOW: &str = "--shards 2 --sync-speed-max 9000 --sync-speed-min 9000";
+    let is_at_goal = |detail: &serde_json::Value| {
+        detail["level"] == "raid6"
+            && detail["layout"] == "left-symmetric"
+            && detail["sync"].is_null()
+            && detail["reshape"].is_null()
+    };
+    for meanwhile in [Some("grow data --array-size 10M"), Some("replace data m0"), None] {
+        let lab = lab();
+        create(&lab, "-l10 -c64", "m0 m1 m2 m3");
+        let server = lab.serve_data(&format!("{SLOW} m0 m1 m2 m3"));
+        lab.run("add data m4").ok();
+        let begun = lab.run("grow data --level 6").ok();
+        assert!(begun.out.contains("on the way to raid6 left-symmetric of 4 members"), "{begun:?}");
+        assert_eq!(lab.detail()["sync"]["action"], "recovery", "{meanwhile:?}");
+        if let Some(meanwhile) = meanwhile {
+            lab.run(meanwhile).ok();
+            lab.run("set data sync_speed_min=1000000 sync_speed_max=1000000").ok();
+            lab.until("the goal", is_at_goal);
+            server.stop();
+            continue;
+        }
+        server.stop();
+        let server = lab.serve_data("--shards 2 m0 m1 m2 m3 m4");
+        lab.until("the first parity", |detail| detail["sync"].is_null());
+        assert_eq!(lab.detail()["layout"], "parity-last");
+        lab.run("grow data --level 6").ok();
+        lab.until("the goal", is_at_goal);
+        server.stop();
+    }
+}
+
 /// What would be lost: what was moved, if the place of the parity that there is none of were taken for the new member's.
 #[test]
 fn a_raid0_that_grows_is_carried_on_here_and_by_the_kernel() {

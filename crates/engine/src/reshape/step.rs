@@ -53,22 +53,23 @@ fn taken_over(now: &Geometry, goal: &Config) -> Option<Config> {
             let (chunk, raid_disks) = (raid0.chunk(), raid0.raid_disks());
             Some(mirrored(&Config { chunk, raid_disks, ..goal.clone() }))
         }
-        (Geometry::Raid0(raid0), level) => {
-            Some(without_parity(level, raid0.chunk(), raid0.raid_disks(), goal))
+        (Geometry::Raid0(raid0), _) => {
+            Some(without_parity(raid0.chunk(), raid0.raid_disks(), goal))
         }
         (Geometry::Raid10(raid10), level) if level.is_parity() && is_mirrored(raid10) => {
-            Some(without_parity(level, raid10.chunk(), raid10.raid_disks() / 2, goal))
+            Some(without_parity(raid10.chunk(), raid10.raid_disks() / 2, goal))
         }
         _ => None,
     }
 }
 
-/// What lays data out as a RAID0 does, with a member more for parity alone, which nobody need be in. Data of a RAID0 that stays
-/// one is moved as such.
-fn without_parity(level: Level, chunk: Sectors, data_disks: u16, goal: &Config) -> Config {
+/// What lays data out as a RAID0 does, with a slot more for parity alone, where nobody need be. Data of a RAID0 that stays one is
+/// moved as that of a RAID4; what gets parity is a RAID5 before it is a RAID4, since Linux sees from a RAID5's layout that
+/// nothing but parity is made.
+fn without_parity(chunk: Sectors, data_disks: u16, goal: &Config) -> Config {
     let raid_disks = data_disks.saturating_add(1);
-    let (level, layout) = match level {
-        Level::Raid0 | Level::Raid4 => (Level::Raid4, Layout::None),
+    let (level, layout) = match goal.level {
+        Level::Raid0 => (Level::Raid4, Layout::None),
         _ => (Level::Raid5, Layout::Parity(ParityLayout::ParityLast)),
     };
     Config { level, layout, chunk, raid_disks, ..goal.clone() }
@@ -239,7 +240,7 @@ mod tests {
         assert_eq!(way(raid0.clone(), &raid6), [taken, (Raid6, symmetric, 5, false)]);
         assert_eq!(
             way(raid0.clone(), &config(Raid4, Layout::None, 4)),
-            [(Raid4, Layout::None, 4, true)]
+            [taken, (Raid4, Layout::None, 4, true)]
         );
         let larger = Config { chunk: Sectors(256), ..config(Raid10, near, 6) };
         assert_eq!(
@@ -277,7 +278,7 @@ mod tests {
         assert_eq!(way(raid10.clone(), &more), [taken, (Raid5, symmetric, 6, false)]);
         assert_eq!(way(raid10.clone(), &config(Raid5, last, 4)), [taken]);
         let raid4 = config(Raid4, Layout::None, 4);
-        assert_eq!(way(raid10, &raid4), [(Raid4, Layout::None, 4, true)]);
+        assert_eq!(way(raid10, &raid4), [taken, (Raid4, Layout::None, 4, true)]);
         let (near, taken) = ((Raid10, near, 6, false), [taken, (Raid6, symmetric, 5, false)]);
         for (layout, raid_disks) in [(Raid10Layout::offset(2), 6), (Raid10Layout::near(2), 5)] {
             let other = config(Raid10, Layout::Raid10(layout), raid_disks);

@@ -32,6 +32,10 @@ impl CoordinatorRuntime {
                     replaced = old,
                     "{new} has taken the place of {old}, which is used no more and can be removed",
                 );
+                // A recovery is due until then.
+                if self.next_reshape.is_some() {
+                    self.reshape_on(runtime);
+                }
             }
             Event::Broken(loss) => {
                 if loss == Loss::Space {
@@ -91,7 +95,7 @@ impl CoordinatorRuntime {
             Event::SyncEnded(action, end) => {
                 self.say_ended(action, end);
                 self.sync_span = Span::none();
-                if action == SyncAction::Recovery {
+                if matches!(action, SyncAction::Recovery | SyncAction::Resync) {
                     self.reshape_on(runtime);
                 }
             }

@@ -14,7 +14,9 @@ use lapstrake_engine::{
     DataMove, DiskState, NewGeometry, PlannedArray, STRIPE_CACHE_SIZES, Step, Supervisor,
     backup_on, critical_section, least_shift, room_before, room_behind, shift_within,
 };
-use lapstrake_geometry::{Config, Geometry, Layout, Level, MIN_CHUNK, Raid10, Sectors};
+use lapstrake_geometry::{
+    Config, Geometry, Layout, Level, MIN_CHUNK, ParityLayout, Raid10, Sectors,
+};
 use lapstrake_metadata::{Role, Superblock, Version};
 use tracing::{info, warn};
 
@@ -180,19 +182,25 @@ impl CoordinatorRuntime {
             return;
         };
         if self.is_redundant() && lacks_parity && wish.level != Some(Level::Raid0) {
-            info!("{}: goes on when its parity is made", self.facts.name);
+            info!("it goes on when its parity is made");
             return self.await_reshape(Some(wish));
         }
-        if let Err(why) = self.try_resize(runtime, ResizeWish::Reshape(wish.clone())) {
-            let array = &self.facts.name;
-            if let CommandError::Resize(ResizeError::NeedsSpares { .. }) = &why {
-                info!("{array}: goes on when members are added: {why}");
-                return self.await_reshape(Some(wish));
+        let Err(why) = self.try_resize(runtime, ResizeWish::Reshape(wish.clone())) else { return };
+        match &why {
+            CommandError::Resize(ResizeError::NeedsSpares { .. }) => {
+                info!("it goes on when members are added: {why}");
+                self.await_reshape(Some(wish));
             }
-            warn!(
-                "{array}: not yet what was asked for, which is to be asked for again (`lapstrake grow`): {why}"
-            );
-            self.await_reshape(None);
+            CommandError::Resize(ResizeError::DuringSync { .. }) => {
+                info!("it goes on when what runs has ended: {why}");
+                self.await_reshape(Some(wish));
+            }
+            _ => {
+                warn!(
+                    "not yet what was asked for, which is to be asked for again (`lapstrake grow`): {why}"
+                );
+                self.await_reshape(None);
+            }
         }
     }
 
@@ -293,7 +301,14 @@ impl CoordinatorRuntime {
             // Who is planned with, and is no member yet, comes last.
             let known = self.members.get(id).map(|member| member.path.clone());
             let member = known.unwrap_or_else(|| "a member to be added".into());
-            ResizeError::NoRoomToMove { member, room, side, chunk }
+            // mdadm moves no RAID10 so, nor makes parity of one.
+            let next = match self.geometry().level() {
+                Level::Raid10 => "",
+                _ => {
+                    "; mdadm can do it with a backup file, on the array that Lapstrake has stopped"
+                }
+            };
+            ResizeError::NoRoomToMove { member, room, side, chunk, next }
         })
     }
 }
@@ -308,10 +323,19 @@ fn is_backed_up(planned: &PlannedArray, after: &Geometry) -> bool {
     spares.all(|(sb, _)| backup_on(sb, sectors, after, 0).is_some())
 }
 
+/// Whether it is a RAID10 that has, or can be moved to, two copies side by side.
+fn has_two_near_copies(geometry: &Geometry) -> bool {
+    let Geometry::Raid10(raid10) = geometry else { return false };
+    raid10.copies() == 2 && !is_far(raid10)
+}
+
+fn is_far(raid10: &Raid10) -> bool {
+    raid10.layout().far > 1 && !raid10.layout().offset
+}
+
 /// Copies of a RAID10 stay as many, and none far, as with Linux.
 fn check_copies(old: &Geometry, new: &Geometry) -> Result<(), ResizeError> {
     let (Geometry::Raid10(old), Geometry::Raid10(new)) = (old, new) else { return Ok(()) };
-    let is_far = |it: &Raid10| it.layout().far > 1 && !it.layout().offset;
     match (old.copies(), new.copies()) {
         _ if is_far(old) || is_far(new) => Err(ResizeError::FarReshape),
         (old, new) if old != new => Err(ResizeError::OtherCopies { old, new }),
@@ -338,9 +362,15 @@ fn config(old: &Geometry, like: &Superblock, wish: &ReshapeWish) -> Result<Confi
     let level = wish.level.unwrap_or(old.level());
     let raid_disks = wish.raid_devices.unwrap_or_else(|| with_data_of(level, old));
     let component = component(old, like);
+    // A RAID5 with parity on the last member was made on the way to what is asked for again.
+    let was_on_its_way = |layout: &Layout| {
+        let last = Layout::Parity(ParityLayout::ParityLast);
+        wish.level.is_some() && old.level() == Level::Raid5 && *layout == last
+    };
+    let kept = || layout_kept(like, level).filter(|layout| !was_on_its_way(layout));
     let layout = match &wish.layout {
         Some(name) => Layout::from_name(level, name)?,
-        None => layout_kept(like, level).unwrap_or(Layout::default_for(level)),
+        None => kept().unwrap_or(Layout::default_for(level)),
     };
     Ok(Config {
         level,
@@ -400,7 +430,8 @@ fn is_reached(old: &Geometry, goal: &Config) -> bool {
     let (from, to) = (old.level(), goal.level);
     match (from, to) {
         (Linear, Linear) => goal.raid_disks >= old.raid_disks(),
-        (Raid10, _) => matches!(to, Raid10 | Raid0) || to.is_parity(),
+        (Raid10, Raid10) => true,
+        (Raid10, _) => has_two_near_copies(old) && (to == Raid0 || to.is_parity()),
         (Raid0, Raid10) => true,
         (Raid1, _) => old.raid_disks() == 2 && to.is_parity(),
         (Raid0, _) => to == Raid0 || to.is_parity(),

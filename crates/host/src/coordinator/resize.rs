@@ -65,6 +65,7 @@ impl CoordinatorRuntime {
         if self.coordinator.is_broken() {
             return Err(self.cannot_change());
         }
+        let is_reshape = matches!(wish, ResizeWish::Reshape(_));
         let change = self.plan_resize(runtime, wish.clone())?;
         if matches!(change, Change::Geometry(_, Some(_))) {
             self.check_way(runtime, wish)?;
@@ -89,8 +90,10 @@ impl CoordinatorRuntime {
             }
             Change::Usable(most) => Some(supervisor.handle_usable(now, most)),
         };
-        // What was asked for before and waits is not what is asked for now.
-        self.await_reshape(next.filter(|_| begun == Some(true)));
+        // What was asked for before and waits is not what is asked for now, unless that is how much clients can use.
+        if is_reshape {
+            self.await_reshape(next.filter(|_| begun == Some(true)));
+        }
         match begun {
             Some(false) => Err(ResizeError::Busy.into()),
             begun => Ok(begun.is_some()),

@@ -48,8 +48,8 @@ pub enum ResizeError {
     /// Not between these levels.
     #[error(
         "there is no way from this {from} to a {to}: RAID4, 5 and 6 become each other, a RAID0 or, of two \
-         members, a RAID1; a RAID0 becomes a RAID4, 5, 6 or 10, a RAID1 of two a RAID4, 5 or 6, and a RAID10 a RAID0, 4, 5 \
-         or 6; a linear array gets more members only; nothing was changed"
+         members, a RAID1; a RAID0 becomes a RAID4, 5, 6 or 10, a RAID1 of two a RAID4, 5 or 6, and a RAID10 with two \
+         copies, none of them far, a RAID0, 4, 5 or 6; a linear array gets more members only; nothing was changed"
     )]
     NotBetween {
         /// The array's level.
@@ -154,7 +154,7 @@ pub enum ResizeError {
     /// Data can be moved to no other place before it is on record there.
     #[error(
         "{member} has {} KiB {side}, and {} KiB are needed, so that nothing is overwritten before its \
-         copy is on record; nothing was changed; mdadm can do it with a backup file, on the array that Lapstrake has stopped",
+         copy is on record; nothing was changed{next}",
         room.0 / 2,
         chunk.0 / 2
     )]
@@ -167,6 +167,8 @@ pub enum ResizeError {
         side: &'static str,
         /// What is needed: the larger of the two chunks, or more.
         chunk: Sectors,
+        /// What can be done all the same, in words; nothing if nothing can.
+        next: &'static str,
     },
     /// No shard could take the new geometry.
     #[error(
