@@ -72,6 +72,8 @@ pub(super) struct StripeCache {
     ends: VecDeque<u64>,
     writes: Slab<Write>,
     pieces: Slab<Piece>,
+    /// Tags of writes that have ended and are not told yet.
+    answers: Vec<u64>,
     /// From Linux 3.6 on.
     thread: Option<Thread>,
 }
@@ -84,6 +86,8 @@ struct Row {
     going: Vec<(u16, Option<usize>)>,
     /// Pieces that go or are under way.
     busy: u32,
+    /// Whose pages have been written. The thread tells them, when it takes the row.
+    written: Vec<usize>,
     /// Nothing of it needs to be read.
     is_known: bool,
     is_idle: bool,
@@ -156,6 +160,7 @@ impl StripeCache {
             ends: VecDeque::new(),
             writes: Slab::new(),
             pieces: Slab::new(),
+            answers: Vec::new(),
             thread,
         }
     }
@@ -301,13 +306,18 @@ impl StripeCache {
         orders
     }
 
-    /// A piece has been answered. The tag of the write that ends with it.
-    pub(super) fn ended(&mut self, piece: u64, now: Nanos) -> Option<u64> {
+    /// A piece has been answered.
+    pub(super) fn ended(&mut self, piece: u64, now: Nanos) {
         let Piece { write, row, pages } = self.pieces.remove(piece as usize);
         for at in row..row + pages {
             let row = self.rows.get_mut(&at).expect(HAS_HEAD);
             row.busy -= 1;
             row.is_known = true;
+            row.written.extend(write);
+            if self.thread.is_none() {
+                self.tell_written(at);
+            }
+            let row = &self.rows[&at];
             if row.busy == 0 {
                 self.end_read(at, now);
                 self.leave(at);
@@ -322,10 +332,22 @@ impl StripeCache {
                 self.admit(now);
             }
         }
-        let write = write?;
-        let left = &mut self.writes[write].pages_left;
-        *left -= pages;
-        (*left == 0).then(|| self.writes.remove(write).request.tag)
+    }
+
+    /// Those end whose last page was this row's.
+    fn tell_written(&mut self, at: u64) {
+        for write in mem::take(&mut self.rows.get_mut(&at).expect(HAS_HEAD).written) {
+            let left = &mut self.writes[write].pages_left;
+            *left -= 1;
+            if *left == 0 {
+                self.answers.push(self.writes.remove(write).request.tag);
+            }
+        }
+    }
+
+    /// Tags of writes that have ended.
+    pub(super) fn answers(&mut self) -> Vec<u64> {
+        mem::take(&mut self.answers)
     }
 
     /// Whether these sectors of every member, from the data offset on, are in memory.

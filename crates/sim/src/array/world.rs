@@ -86,8 +86,10 @@ impl TimedWorld {
         [agenda, members, core, stripe_cache].into_iter().flatten().min().map(|at| at.max(self.now))
     }
 
-    /// Requests that the stripe cache releases go to the core.
+    /// Requests that the stripe cache releases go to the core, and writes that it has ended to their callers.
     pub(super) fn let_in(&mut self, at: Nanos) {
+        let answers = self.stripe_cache.iter_mut().flat_map(StripeCache::answers);
+        self.answered.extend(answers.map(|tag| Completion { tag, at }));
         for piece in self.stripe_cache.iter_mut().flat_map(StripeCache::orders) {
             self.inbox.push_back((at, Incoming::Request(piece, Asked::StripeCache(piece.tag))));
         }
@@ -244,8 +246,7 @@ impl TimedWorld {
                 Due::Answer(Asked::Caller(tag)) => self.answered.push_back(Completion { tag, at }),
                 Due::Answer(Asked::StripeCache(piece)) => {
                     let stripe_cache = self.stripe_cache.as_mut().expect("it asked");
-                    let ended = stripe_cache.ended(piece, at);
-                    self.answered.extend(ended.map(|tag| Completion { tag, at }));
+                    stripe_cache.ended(piece, at);
                     self.let_in(at);
                 }
                 Due::Answer(Asked::Part(read) | Asked::Page(read)) => {

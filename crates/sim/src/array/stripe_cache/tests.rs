@@ -56,14 +56,18 @@ fn go(stripe_cache: &mut StripeCache, pieces: &mut Vec<u64>) -> Vec<(u64, u64)> 
     places
 }
 
-/// All that is under way ends; the tags of the writes that end with it.
+/// All that is under way ends; the tags of the writes that end with it, once the thread has looked, if there is one.
 fn end(stripe_cache: &mut StripeCache, pieces: &mut Vec<u64>) -> Vec<u64> {
-    pieces.drain(..).filter_map(|piece| stripe_cache.ended(piece, Nanos(0))).collect()
+    pieces.drain(..).for_each(|piece| stripe_cache.ended(piece, Nanos(0)));
+    while let Some(due) = stripe_cache.deadline().filter(|_| stripe_cache.has_thread()) {
+        stripe_cache.run(due);
+    }
+    stripe_cache.answers()
 }
 
 /// What goes until thread and writer wait.
 fn wait(stripe_cache: &mut StripeCache, pieces: &mut Vec<u64>) -> Vec<(u64, u64)> {
-    let mut gone = Vec::new();
+    let mut gone = go(stripe_cache, pieces);
     while let Some(due) = stripe_cache.deadline() {
         stripe_cache.run(due);
         gone.extend(go(stripe_cache, pieces));

@@ -6,7 +6,8 @@
 //! other is read for, all that are delayed are held. A held row is read for, and goes, when nothing else is to be done
 //! and no whole row is under way, or more rows passed it than it lets pass. Until then its writer may complete it.
 //! What goes leaves together, when the thread has nothing more to do; and rows that have come back are its own again
-//! until it has looked at them.
+//! until it has looked at them. Then it tells whose writes have ended, and what came meanwhile goes, before they can write
+//! more.
 //!
 //! A write that goes on nowhere is taken for a direct one (`REQ_SYNC`), which is read for at once. What the thread does
 //! here takes time, but none of the core's, which pays for the engine's work. All writers have one plug; heads are not
@@ -251,6 +252,7 @@ impl StripeCache {
 
     /// What can be done with a row is done.
     fn handle(&mut self, at: u64) {
+        self.tell_written(at);
         let row = self.rows.get_mut(&at).expect(HAS_HEAD);
         let blocks: BTreeSet<u16> = row.dirty.iter().map(|(data, _)| *data).collect();
         let is_whole = blocks.len() == usize::from(self.map.data_disks());
