@@ -297,6 +297,11 @@ impl Drives {
 }
 
 /// The drive that a disk is on.
+/// From here on md holds back what makes copies only by their number while clients ask for something.
+const LINUX_6_16: u32 = 61600;
+/// Sectors a second, more than any member has.
+const SPEED_OF_ALL: u64 = 1 << 32;
+
 pub(super) fn drive_of(disk: &Disk) -> String {
     disk.model.drive.clone().unwrap_or_else(|| disk.name.clone())
 }
@@ -567,6 +572,11 @@ impl<'a> Builder<'a> {
             config.page = processor.stripe_page;
             config.md = Some(self.drives.linux);
             config.is_direct = self.is_direct;
+            // Copies are made beside a load as without one, up to 32 at a time, 64 KiB each (`sync_io_depth`).
+            let makes_copies = matches!(level, Level::Raid1 | Level::Raid10);
+            if makes_copies && self.drives.linux >= LINUX_6_16 {
+                config.speed.min = SPEED_OF_ALL;
+            }
             config.seed = self.drives.chance(self.round, &array.name);
         } else {
             front(shape.over, &processor, &mut config);

@@ -352,6 +352,24 @@ fn a_resync_is_told_of_arrays_with_a_bitmap() {
     assert!((0.9..1.1).contains(&part), "{part}");
 }
 
+/// As Linux 7.2 was seen to: beside random requests well above the minimum speed.
+#[test]
+fn linux_of_6_16_makes_copies_beside_a_load_as_without() {
+    let rate = |linux: &str| {
+        let array = format!(
+            "[[disk]]\nmake = [\"e\", \"f\"]\nsize = \"8G\"\nprofile = \"ssd-sata-1tb\"\n\
+             [machine]\nlinux = \"{linux}\"\n\
+             [[array]]\nsystem = \"md\"\nlevel = 1\nmembers = [\"e\", \"f\"]\n\
+             bitmap = \"none\"\nstates = [\"rebuilding\"]\n\
+             [[workload]]\nname = \"x\"\npattern = \"uniform\"\ndepth = 4\ntime = \"3s\"\n"
+        );
+        let prediction = predicted(&plan(&array), &options(1, 1));
+        value(&prediction, "md-raid1", "x", "rebuild").value
+    };
+    let [before, since] = ["6.15", "6.16"].map(rate);
+    assert!(since > 10.0 * before, "{since} {before}");
+}
+
 #[test]
 fn a_load_beside_a_rebuild_gets_its_writes_whatever_is_drawn() {
     let array = "[[array]]\nlevel = 1\nmembers = 2\nstates = [\"rebuilding\"]\n";
