@@ -519,8 +519,8 @@ fn members<I: StartIo>(
 fn needs_missing(assembly: &Assembly, bitmap: Option<&BitmapConfig>) -> bool {
     let lockless = bitmap.map(|bitmap| &bitmap.bits).filter(|bits| bits.is_lockless());
     let needs_sync = lockless.is_some_and(|bits| (0..bits.count()).any(|bit| bits.needs_sync(bit)));
-    let lacks_more = assembly.newly_degraded && assembly.lacks_data;
-    assembly.config.level.is_parity() && lacks_more && needs_sync
+    let lacks_data = assembly.newly_degraded && assembly.lacks_data;
+    assembly.config.level.is_parity() && lacks_data && needs_sync
 }
 
 /// Data of a member. False: some of it cannot be read, or is on record as bad.

@@ -109,7 +109,8 @@ pub struct Args {
     /// The chunk that it is to have, a bare number is KiB
     #[arg(short, long, value_name = "SIZE", value_parser = options::kib, conflicts_with_all = ["bitmap", "size", "array_size"])]
     chunk: Option<u64>,
-    /// The layout that it, or a RAID10, is to have, by mdadm's names
+    /// The layout that it, or a RAID10, is to have, by mdadm's names [default: as it is; with --level a RAID5 that has its parity
+    /// on the last member, as on its way, gets that of a new array]
     #[arg(short = 'p', long, value_name = "LAYOUT", conflicts_with_all = ["bitmap", "size", "array_size"])]
     layout: Option<String>,
     /// Devices to be added, as by `lapstrake add`
@@ -297,8 +298,9 @@ fn reshape(args: &Args) -> Outcome {
         );
         return Ok(Exit::Done);
     }
-    // Where members are yet to be added no more is known than what was asked for.
-    let asked = args.level.map(|asked| asked.to_string()).filter(|asked| *asked != level);
+    // Where members are yet to be added no more is known than what was asked for: of a RAID0 one, if nothing was said.
+    let asked = args.level.or(is_added_later.then_some(Level::Raid0));
+    let asked = asked.map(|asked| asked.to_string()).filter(|asked| *asked != level);
     let goal = plan::goal(&planned).filter(|goal| *goal != becomes).or(asked);
     let on_the_way = goal.map(|goal| format!(" on the way to {goal}")).unwrap_or_default();
     match changed {

@@ -171,6 +171,7 @@ fn tell(before: &Detail, planned: &Planned, times: &[Seconds], pace: &Pace, limi
 pub fn shape(level: &str, layout: Option<&str>, raid_devices: u16, chunk_bytes: u64) -> String {
     let layout = layout.map(|layout| format!(" {layout}")).unwrap_or_default();
     let chunks = match chunk_bytes {
+        _ if matches!(level, "linear" | "raid1") => String::new(),
         0 => String::new(),
         bytes => format!(" with chunks of {}K", bytes >> 10),
     };

@@ -120,6 +120,45 @@ fn what_is_asked_meanwhile_does_not_end_the_way_and_a_stop_is_made_good_by_askin
     }
 }
 
+/// A check, or a freeze, meets a way that waits for members.
+#[test]
+fn a_way_that_waits_goes_on_when_what_stood_in_it_has_ended() {
+    for (begins, ends) in [("check data", "wait data"), ("freeze data", "resume data")] {
+        let lab = lab();
+        create(&lab, "-l0 -c64", "m0 m1");
+        let server = lab.serve_data("--shards 2 m0 m1");
+        lab.run("grow data --level 6").ok();
+        lab.run("add data m2").ok();
+        lab.until("the first parity", |shown| shown["sync"].is_null() && shown["level"] == "raid5");
+        lab.run("set data sync_speed_min=5000 sync_speed_max=5000").ok();
+        lab.run(begins).ok();
+        lab.run("add data m3").ok();
+        assert_eq!(lab.detail()["level"], "raid5", "{begins}");
+        lab.run("set data sync_speed_min=1000000 sync_speed_max=1000000").ok();
+        lab.run(ends).ok();
+        lab.until("the goal", |shown| shown["level"] == "raid6" && shown["reshape"].is_null());
+        server.stop();
+    }
+}
+
+/// What would be lost: the wish to keep what there is.
+#[test]
+fn a_way_ends_where_the_array_is_to_stay_as_it_is() {
+    let lab = lab();
+    create(&lab, "-l10 -c64", "m0 m1 m2 m3");
+    let server = lab.serve_data("--shards 2 --sync-speed-max 9000 m0 m1 m2 m3");
+    lab.run("grow data --level 6").ok();
+    assert_eq!(lab.detail()["sync"]["action"], "recovery");
+    let stays = lab.run("grow data --level 5 --layout parity-last").ok();
+    assert!(stays.out.contains("already"), "{stays:?}");
+    lab.run("set data sync_speed_max=1000000").ok();
+    lab.run("wait data").ok();
+    let shown = lab.detail();
+    assert_eq!((&shown["level"], &shown["layout"]), (&"raid5".into(), &"parity-last".into()));
+    assert!(shown["sync"].is_null() && shown["reshape"].is_null(), "{shown}");
+    server.stop();
+}
+
 /// What would be lost: what was moved, if the place of the parity that there is none of were taken for the new member's.
 #[test]
 fn a_raid0_that_grows_is_carried_on_here_and_by_the_kernel() {

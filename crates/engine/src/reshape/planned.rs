@@ -74,7 +74,8 @@ impl PlannedArray {
         served.all(|failed| self.geometry.survives(|slot| slot != failed && is_served(slot)))
     }
 
-    /// Whether data may be moved on the way to a level: only a RAID0 wants no parity for what it is made of.
+    /// Whether data may be moved on the way to a level: a member may be missing only if the goal has no redundancy, and no data
+    /// is missing with it.
     #[must_use]
     pub fn may_move_to(&self, level: Level) -> bool {
         !self.is_degraded() || !level.has_redundancy() && !self.lacks_data()

@@ -49,7 +49,8 @@ fn member_details(parts: &Parts) -> Vec<MemberDetail> {
 
 fn layout_name(geometry: &Geometry, sb: &Superblock) -> Option<String> {
     let has_layout = !matches!(geometry, Geometry::Linear(_) | Geometry::Mirror(_));
-    sb.layout().map(|layout| layout.name().into_owned()).filter(|_| has_layout)
+    let layout = sb.layout().filter(|layout| has_layout && *layout != Layout::None);
+    layout.map(|layout| layout.name().into_owned())
 }
 
 fn reshape(after: &After<Arc<Member>>) -> ReshapeDetail {

@@ -32,10 +32,8 @@ impl CoordinatorRuntime {
                     replaced = old,
                     "{new} has taken the place of {old}, which is used no more and can be removed",
                 );
-                // A recovery is due until then.
-                if self.next_reshape.is_some() {
-                    self.reshape_on(runtime);
-                }
+                // Until it has taken the place, a reshape is refused as during a recovery.
+                self.go_on_if_waiting(runtime);
             }
             Event::Broken(loss) => {
                 if loss == Loss::Space {
@@ -95,13 +93,19 @@ impl CoordinatorRuntime {
             Event::SyncEnded(action, end) => {
                 self.say_ended(action, end);
                 self.sync_span = Span::none();
-                if matches!(action, SyncAction::Recovery | SyncAction::Resync) {
+                if action == SyncAction::Recovery || self.next_reshape.is_some() {
                     self.reshape_on(runtime);
                 }
             }
             Event::BitmapLost => self.bitmap_lost(),
-            Event::BitmapChanged => self.bitmap_changed(runtime),
-            Event::Resized(usable) => self.resized(usable),
+            Event::BitmapChanged => {
+                self.bitmap_changed(runtime);
+                self.go_on_if_waiting(runtime);
+            }
+            Event::Resized(usable) => {
+                self.resized(usable);
+                self.go_on_if_waiting(runtime);
+            }
             Event::ShapeChanged => {
                 self.let_go_without_slots(runtime);
                 self.answer_resize(Answer::Done);

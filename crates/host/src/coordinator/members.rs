@@ -369,7 +369,7 @@ impl CoordinatorRuntime {
 
     pub(super) fn sync(
         &mut self,
-        runtime: &ShardRuntime,
+        runtime: &mut ShardRuntime,
         action: SyncRequest,
     ) -> Result<(), CommandError> {
         let now = runtime.now();
@@ -389,6 +389,7 @@ impl CoordinatorRuntime {
             }
             SyncRequest::Resume => {
                 supervisor.handle_resume(now);
+                self.go_on_if_waiting(runtime);
                 return Ok(());
             }
         };

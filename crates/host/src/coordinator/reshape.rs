@@ -36,6 +36,13 @@ impl CoordinatorRuntime {
         if self.is_overlaid(runtime) {
             return Err(ResizeError::Overlaid.into());
         }
+        // It may stay so, whatever runs, and whatever was to come.
+        let like = freshest(planned.members())?;
+        if Geometry::new(&config(planned.geometry(), like, wish)?).as_ref()
+            == Ok(planned.geometry())
+        {
+            return Ok(Change::Nothing);
+        }
         self.may_change_shape(runtime, supervisor)?;
         if supervisor.is_frozen() {
             return Err(ResizeError::Frozen { array: self.facts.name.clone() }.into());
@@ -191,8 +198,13 @@ impl CoordinatorRuntime {
                 info!("it goes on when members are added: {why}");
                 self.await_reshape(Some(wish));
             }
-            CommandError::Resize(ResizeError::DuringSync { .. }) => {
-                info!("it goes on when what runs has ended: {why}");
+            CommandError::Resize(
+                ResizeError::DuringSync { .. }
+                | ResizeError::Frozen { .. }
+                | ResizeError::IsChanging
+                | ResizeError::Busy,
+            ) => {
+                info!("it goes on when that has ended: {why}");
                 self.await_reshape(Some(wish));
             }
             _ => {
@@ -201,6 +213,13 @@ impl CoordinatorRuntime {
                 );
                 self.await_reshape(None);
             }
+        }
+    }
+
+    /// As [`Self::reshape_on`], where something has ended that may have stood in the way.
+    pub(super) fn go_on_if_waiting(&mut self, runtime: &mut ShardRuntime) {
+        if self.next_reshape.is_some() {
+            self.reshape_on(runtime);
         }
     }
 

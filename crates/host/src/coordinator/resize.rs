@@ -90,9 +90,9 @@ impl CoordinatorRuntime {
             }
             Change::Usable(most) => Some(supervisor.handle_usable(now, most)),
         };
-        // What was asked for before and waits is not what is asked for now, unless that is how much clients can use.
-        if is_reshape {
-            self.await_reshape(next.filter(|_| begun == Some(true)));
+        // A reshape that was asked for before, and waits, is not what is asked for now; a size says nothing of it.
+        if is_reshape && begun != Some(false) {
+            self.await_reshape(next);
         }
         match begun {
             Some(false) => Err(ResizeError::Busy.into()),

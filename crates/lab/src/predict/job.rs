@@ -110,7 +110,10 @@ impl Job<'_> {
 
     /// Whether its requests go past the page cache.
     fn is_direct(&self) -> bool {
-        matches!(self.workload.load, Load::Io(_) | Load::Program(Program::Fio { .. }))
+        match &self.workload.load {
+            Load::Io(io) => io.direct,
+            load => matches!(load, Load::Program(Program::Fio { .. })),
+        }
     }
 
     /// The same places as when it is measured.
@@ -126,11 +129,11 @@ impl Job<'_> {
         standing: ModelledSubject,
     ) -> Result<Ran, String> {
         let bytes = 0..standing.blocks() * 512;
-        let is_direct =
-            !matches!(&self.workload.load, Load::Like(like) if has_cache(self.array, like));
+        let is_cached =
+            matches!(&self.workload.load, Load::Like(like) if has_cache(self.array, like));
         let standing = match standing {
             // The operating system has its own price for requests, an array too.
-            ModelledSubject::Disk(disk) if is_direct => {
+            ModelledSubject::Disk(disk) if !is_cached => {
                 ModelledSubject::Disk(Box::new(Handled::new(disk, processor.request)))
             }
             standing => standing,

@@ -22,6 +22,11 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+/// From here on md holds back what makes copies only by their number while clients ask for something.
+const LINUX_6_16: u32 = 61600;
+/// Sectors a second, more than any member has.
+const SPEED_OF_ALL: u64 = 1 << 32;
+
 /// The drives of a plan, as its profiles have them and as they are drawn.
 pub(super) struct Drives {
     /// By name.
@@ -297,11 +302,6 @@ impl Drives {
 }
 
 /// The drive that a disk is on.
-/// From here on md holds back what makes copies only by their number while clients ask for something.
-const LINUX_6_16: u32 = 61600;
-/// Sectors a second, more than any member has.
-const SPEED_OF_ALL: u64 = 1 << 32;
-
 pub(super) fn drive_of(disk: &Disk) -> String {
     disk.model.drive.clone().unwrap_or_else(|| disk.name.clone())
 }
@@ -572,7 +572,7 @@ impl<'a> Builder<'a> {
             config.page = processor.stripe_page;
             config.md = Some(self.drives.linux);
             config.is_direct = self.is_direct;
-            // Copies are made beside a load as without one, up to 32 at a time, 64 KiB each (`sync_io_depth`).
+            // Not held to `sync_speed_min` beside a load, but to a number (`sync_io_depth`). Of parity that is not modelled.
             let makes_copies = matches!(level, Level::Raid1 | Level::Raid10);
             if makes_copies && self.drives.linux >= LINUX_6_16 {
                 config.speed.min = SPEED_OF_ALL;

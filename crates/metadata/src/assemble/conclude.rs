@@ -133,6 +133,7 @@ fn count(table: &Table<'_>) -> Count {
     let is_clean = |i: usize| table.candidates[i].superblock.clean();
     let is_parity = |slot: &Slot| has_only_parity(table.freshest.superblock, *slot);
     let lacks_data = !missing.iter().all(is_parity);
+    let nobody_is_in = slots(&|slot| holders[slot.index()].is_none());
     let parities = if table.config.level == Level::Raid6 { 2 } else { 1 };
     // A log puts parity right before it stands in for anything.
     let has_parity = table.config.level.is_parity() && !table.freshest.superblock.has_ppl();
@@ -140,7 +141,7 @@ fn count(table: &Table<'_>) -> Count {
         have: table.config.raid_disks - empty.len() as u16,
         expected: expected.len() as u16,
         lacks_data,
-        lacks_all_parity: empty.iter().filter(|slot| is_parity(slot)).count() == parities,
+        lacks_all_parity: nobody_is_in.iter().filter(|slot| is_parity(slot)).count() == parities,
         is_dirty_degraded: has_parity && lacks_data && !table.freshest.superblock.clean(),
         seems_dirty_degraded: has_parity
             && !missing.is_empty()

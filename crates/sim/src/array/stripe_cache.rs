@@ -13,7 +13,7 @@
 //! of each of RAID6 (it has no other way, `rmw_level`).
 //!
 //! Invariants: writes go in the order in which they came; each page of a write goes to the engine once; a write ends
-//! when all its pages have.
+//! when all its pages have, and, where there is a thread, that has taken the last of their rows.
 
 mod thread;
 

@@ -6,7 +6,7 @@ use lapstrake_geometry::{
     Config, Geometry, Layout, Level, ParityLayout, Raid10Layout, Sector, Sectors, Slot,
 };
 use lapstrake_metadata::assemble::Options;
-use lapstrake_metadata::{Role, Superblock, Version};
+use lapstrake_metadata::{Role, Superblock, Version, v1::feature};
 
 use super::model::{Array, decide, words};
 
@@ -432,6 +432,16 @@ fn parity_under_recovery_is_resynced_after_a_cut() {
         let recovering = assembly.recovering.iter().map(|it| it.2).collect::<Vec<_>>();
         assert_eq!((assembly.start, recovering), (Ok(()), vec![Sector(4096)]));
         assert_eq!(assembly.resync_from, Some(Sector(0)), "force {force}");
+        // So is that of a replacement whose predecessor is gone.
+        let mut members = array.members("9d 9d - 9d");
+        let Superblock::V1(replacement) = &mut members[2].1 else { unreachable!() };
+        replacement.feature_map |= feature::REPLACEMENT;
+        for (_, sb) in &mut members {
+            sb.set_role_of(3, Role::Active(Slot(2)));
+        }
+        let assembly = decide(&members, &options).unwrap();
+        assert_eq!((assembly.start, &assembly.members[2]), (Ok(()), &Some(3)));
+        assert_eq!(assembly.resync_from, Some(Sector(0)), "force {force}, replaced");
     }
 }
 

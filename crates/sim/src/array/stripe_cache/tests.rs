@@ -326,6 +326,23 @@ fn rows_that_many_pass_are_read_for_one_by_one_and_others_when_that_is_done() {
     assert_eq!(end(&mut stripe_cache, &mut pieces), [5, 6, 7]);
 }
 
+/// As raid5d does it: what came meanwhile goes before who waits for the end can write more.
+#[test]
+fn a_thread_tells_an_end_when_it_takes_the_row_and_then_writes_what_came() {
+    let (mut stripe_cache, mut pieces) = (threaded(8), vec![]);
+    write(&mut stripe_cache, 1, 0, PAGE);
+    assert_eq!(wait(&mut stripe_cache, &mut pieces), [(0, PAGE)]);
+    begin(&mut stripe_cache, 0, 1);
+    write(&mut stripe_cache, 2, CHUNK, PAGE);
+    assert_eq!(wait(&mut stripe_cache, &mut pieces), [], "its row is under way");
+    stripe_cache.ended(pieces.remove(0), Nanos(0));
+    assert!(stripe_cache.answers().is_empty(), "the thread has not looked");
+    let due = stripe_cache.deadline().unwrap();
+    stripe_cache.run(due);
+    assert_eq!(stripe_cache.answers(), [1]);
+    assert_eq!(wait(&mut stripe_cache, &mut pieces), [(CHUNK, PAGE)]);
+}
+
 #[test]
 fn a_writer_without_a_head_goes_on_soon_after_a_quarter_is_idle() {
     let (mut stripe_cache, mut pieces) = (threaded(8), Vec::new());
