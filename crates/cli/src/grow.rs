@@ -243,8 +243,8 @@ fn reshape(args: &Args) -> Outcome {
         return plan::run(target, request, &newcomers, args.force, &args.pace()?);
     }
     // Without new members it may begin, and wait for some.
-    let plan = if newcomers.is_empty() { plan::ask } else { plan::check };
-    let planned = plan(target, request.clone(), &newcomers, args.force)?;
+    let ask = if newcomers.is_empty() { plan::ask } else { plan::check };
+    let planned = ask(target, request.clone(), &newcomers, args.force)?;
     // A RAID0 takes in nobody, but what it becomes.
     let is_added_later = before.level == "raid0";
     if !is_added_later {

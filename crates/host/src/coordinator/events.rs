@@ -93,8 +93,9 @@ impl CoordinatorRuntime {
             Event::SyncEnded(action, end) => {
                 self.say_ended(action, end);
                 self.sync_span = Span::none();
-                if action == SyncAction::Recovery || self.next_reshape.is_some() {
-                    self.reshape_on(runtime);
+                match action {
+                    SyncAction::Recovery => self.reshape_on(runtime),
+                    _ => self.go_on_if_waiting(runtime),
                 }
             }
             Event::BitmapLost => self.bitmap_lost(),

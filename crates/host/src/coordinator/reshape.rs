@@ -36,11 +36,10 @@ impl CoordinatorRuntime {
         if self.is_overlaid(runtime) {
             return Err(ResizeError::Overlaid.into());
         }
-        // It may stay so, whatever runs, and whatever was to come.
-        let like = freshest(planned.members())?;
-        if Geometry::new(&config(planned.geometry(), like, wish)?).as_ref()
-            == Ok(planned.geometry())
-        {
+        // It may stay as it is, whatever runs, and whatever was to come of it.
+        let now = planned.geometry();
+        let goal = Geometry::new(&config(now, freshest(planned.members())?, wish)?);
+        if now.level().is_parity() && goal.as_ref() == Ok(now) {
             return Ok(Change::Nothing);
         }
         self.may_change_shape(runtime, supervisor)?;
@@ -198,6 +197,8 @@ impl CoordinatorRuntime {
                 info!("it goes on when members are added: {why}");
                 self.await_reshape(Some(wish));
             }
+            // It is on its way, and is heard of at the end of each step.
+            CommandError::Resize(ResizeError::IsReshaped { .. }) => self.await_reshape(Some(wish)),
             CommandError::Resize(
                 ResizeError::DuringSync { .. }
                 | ResizeError::Frozen { .. }
@@ -218,7 +219,7 @@ impl CoordinatorRuntime {
 
     /// As [`Self::reshape_on`], where something has ended that may have stood in the way.
     pub(super) fn go_on_if_waiting(&mut self, runtime: &mut ShardRuntime) {
-        if self.next_reshape.is_some() {
+        if self.next_reshape.is_some() && !self.is_reshaped() && self.resize_answer.is_none() {
             self.reshape_on(runtime);
         }
     }
