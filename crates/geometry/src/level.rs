@@ -78,7 +78,7 @@ impl Level {
     pub const fn slot_when_taken_over(self, other: Level, slot: Slot) -> Option<Slot> {
         match (self, other) {
             (Level::Raid0, Level::Raid10) => Some(Slot(slot.0.saturating_mul(2))),
-            (Level::Raid10, Level::Raid0 | Level::Raid4 | Level::Raid5) => match slot.0 % 2 {
+            (Level::Raid10, Level::Raid0 | Level::Raid5) => match slot.0 % 2 {
                 0 => Some(Slot(slot.0 / 2)),
                 _ => None,
             },

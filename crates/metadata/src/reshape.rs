@@ -227,7 +227,7 @@ impl Superblock {
             (Level::Linear, Level::Linear) => old < new,
             (Level::Raid0, Level::Raid10) => old.saturating_mul(2) == new && is_near(other),
             (Level::Raid10, Level::Raid0) => old == new.saturating_mul(2) && is_near(self),
-            (Level::Raid10, Level::Raid4 | Level::Raid5) => {
+            (Level::Raid10, Level::Raid5) => {
                 old == new.saturating_sub(1).saturating_mul(2) && is_near(self) && is_last(other)
             }
             _ => return false,

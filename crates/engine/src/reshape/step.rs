@@ -36,7 +36,7 @@ impl Step {
 }
 
 /// What an array of a level without parity can be called without a block being moved, on the way to another geometry. Of a
-/// RAID10 one copy stays in use, as what a RAID5 or RAID4 has that lacks its parity.
+/// RAID10 one copy stays in use, as the data of a RAID5 that lacks its parity.
 fn taken_over(now: &Geometry, goal: &Config) -> Option<Config> {
     let parity = |level, layout, raid_disks| Config {
         level,

@@ -22,7 +22,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// From here on md holds back what makes copies only by their number while clients ask for something.
+/// From here on a rebuild beside a load is held back by the number of its requests, and not to `sync_speed_min`.
 const LINUX_6_16: u32 = 61600;
 /// Sectors a second, more than any member has.
 const SPEED_OF_ALL: u64 = 1 << 32;
@@ -572,7 +572,7 @@ impl<'a> Builder<'a> {
             config.page = processor.stripe_page;
             config.md = Some(self.drives.linux);
             config.is_direct = self.is_direct;
-            // Not held to `sync_speed_min` beside a load, but to a number (`sync_io_depth`). Of parity that is not modelled.
+            // Of parity it is not modelled.
             let makes_copies = matches!(level, Level::Raid1 | Level::Raid10);
             if makes_copies && self.drives.linux >= LINUX_6_16 {
                 config.speed.min = SPEED_OF_ALL;

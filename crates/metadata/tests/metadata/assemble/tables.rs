@@ -330,7 +330,6 @@ fn copies_that_go_stand_in_for_nobody() {
     for (version, level, copies) in [
         (Version::V1_2, Level::Raid5, 2),
         (Version::V1_2, Level::Raid5, 3),
-        (Version::V1_2, Level::Raid4, 2),
         (Version::V1_2, Level::Raid0, 2),
         (Version::V090, Level::Raid5, 2),
     ] {
